@@ -47,12 +47,12 @@ BARS = {"cycles": 1.15, "bytes": 1.2}
 
 @dataclass(frozen=True)
 class Figures:
-    """What a program costs.
+    """Costs of a program.
 
     Attributes:
         cycles: Cycles of one run, without streams.
-        bytes: What all tiles hold.
-        fullest: What the fullest tile holds.
+        bytes: Bytes on all tiles.
+        fullest: Bytes on the fullest tile.
         cpu_seconds: Building and compiling.
         by_kind: Cycles of each kind of library call or step.
     """
@@ -299,7 +299,7 @@ LAYERS: dict[str, tuple[Callable[..., Report], Callable[..., Report]]] = {
 
 
 def figures(build: Callable[..., Report], partials: ElementType, *, training: bool) -> Figures:
-    """What building and compiling one gives."""
+    """Costs of one program, with the time of building and compiling it."""
     start = time.process_time()
     report = build(partials, training=training)
     return Figures.of(report, time.process_time() - start)

@@ -1,4 +1,4 @@
-"""Where a view between products makes them slow: processor time per step beside PyTorch eager, one thread each.
+"""Views between products that make them slow: processor time per step beside PyTorch eager, one thread each.
 
 Small networks, each with products before and after one view of activations: a slice, a gather, a concatenation, a
 broadcast, a rearrangement. Both sides take turns in one process, and the least processor time of each counts, so that

@@ -1,4 +1,4 @@
-"""What an all-reduce takes: methods, sizes and numbers of replicas beside what the links must carry.
+"""Cost of an all-reduce: methods, sizes and numbers of replicas beside the bytes that the links must carry.
 
 Every case is built and compiled for replicas of one Bow IPU, on as many IPUs. ``bound`` is from first principles: the
 part of the data that busiest links carry, both ways round a ring within a rack, and over gateways between racks, at

@@ -1,4 +1,4 @@
-"""What compiling costs: one operation, demos, heavy networks, a million vertices in many compute sets, and the passes.
+"""Costs of compiling: one operation, demos, heavy networks, a million vertices in many compute sets, and the passes.
 
 The compute sets are of two kinds: ``equal`` ones do the same to variables of their own, ``different`` ones differ in
 what each vertex is wired to. All of them compile in processes of their own, first with an empty cache of native code,
@@ -8,8 +8,8 @@ before compiling: Python, PyTorch, data); networks also carry ``cpu_seconds``, o
 ``phases``, the part of them that each phase took itself. The row ``one op`` is the first model that a process compiles,
 once PyTorch's recorder is loaded (``recorder_seconds``, which PyTorch takes for its first export in any program);
 ``again_seconds`` and ``call_seconds`` are of a second model, and of a call. The row ``vertices``
-carries ``num_vertices`` and nanoseconds
-a vertex of ``race_check_ns``, ``exchange_plan_ns`` and ``cycle_model_ns``.
+carries ``num_vertices`` and nanoseconds per vertex of ``race_check_ns``, ``exchange_plan_ns`` and ``cycle_model_ns``,
+for 1,000,000 vertices, say.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ PHASES = {
     "write LLVM code": "abele.kernels.code.build._compiled",
     "LLVM": "abele.llvm.jit._build",
 }
-"""What is timed of a network: the phases by name, and the function of each; what a phase calls of others is not its."""
+"""Timed phases of a network by name, with the function of each; its calls of other phases are theirs."""
 NUM_SETS = 100
 VERTEX_ELEMENTS = 4
 
@@ -242,7 +242,7 @@ def many_vertices(num_vertices: int) -> tuple[Graph, ComputeSet]:
 
 
 def vertices_row(num_vertices: int) -> dict[str, Any]:
-    """Nanoseconds a vertex of the compiler's passes."""
+    """Nanoseconds per vertex of the compiler's passes."""
     graph, compute_set = many_vertices(num_vertices)
     groups = compute_set.groups
     layout = Layout.of(graph.interval_map(), graph.variables, graph.num_tiles)

@@ -1,4 +1,4 @@
-"""What loading large C++ codelet files costs, from an empty cache and from a warm one.
+"""Cost of loading large C++ codelet files, from an empty cache and from a warm one.
 
 Three kinds of generated source: ``instances`` is a library file of hundreds of explicit instantiations, of which a
 program uses a few; ``integral`` is a straight line of thousands of local floats, as generators of electron-repulsion

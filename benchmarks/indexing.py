@@ -47,8 +47,8 @@ class Case:
     """One row.
 
     Attributes:
-        name: What it is called.
-        function: What is measured; of the weight first, where there is one.
+        name: Name of the case.
+        function: Function to measure; of the weight first, where there is one.
         args: Makes its arguments.
         weight: Shape of a parameter; none for an empty one.
         train: True for a training step: back through the sum of squares of the result, and plain SGD.

@@ -1,4 +1,4 @@
-"""What insights and comparisons of a Pod64's report take: 94,208 tiles, 50,000 steps, 100,000 variables.
+"""Cost of insights and comparisons of a Pod64's report: 94,208 tiles, 50,000 steps, 100,000 variables.
 
 Prints milliseconds, the best and the median of several runs, and the best of the processor, which other
 work on the machine does not lengthen: of reports in memory, and of one that was just opened, so that the columns that

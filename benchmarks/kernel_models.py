@@ -18,8 +18,8 @@ class Model:
     """A training step in both forms.
 
     Attributes:
-        name: What it is called.
-        batch: Samples a step.
+        name: Name of the model.
+        batch: Samples per step.
         tape: The step as kernels.
         inputs: Buffers of input, target and loss.
         module: The step's model in PyTorch.

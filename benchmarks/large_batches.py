@@ -54,7 +54,7 @@ class Task:
     """A network with its data, and the two optimisers that train it.
 
     Attributes:
-        title: What it is.
+        title: Title of the row.
         network: Makes the network; it gives its loss.
         train: Tensors to train on, samples first.
         validation: The same, for the choice of rates.
@@ -63,7 +63,7 @@ class Task:
         epochs: Passes over the samples.
         batches: Samples of a step, the smallest first.
         power: Of the polynomial that the rate falls by.
-        scaled_by: What the rate is multiplied by, of how many times the batch is larger.
+        scaled_by: Factor of the rate, as a function of how many times the batch is larger.
         rivals: The optimisers by name.
     """
 
@@ -191,7 +191,7 @@ def resnet(quick: bool) -> Task:
 
 
 def masked(text: Tensor) -> Tensors:
-    """What the network is given of stretches of text: a seventh of the characters is masked."""
+    """Inputs of the network for stretches of text: a seventh of the characters is masked."""
     places = torch.arange(3, LENGTH, EVERY).expand(len(text), -1).contiguous()
     labels = torch.gather(text, 1, places)
     segments = (torch.arange(LENGTH) >= LENGTH // 2).long().expand(len(text), -1).contiguous()

@@ -1,4 +1,4 @@
-"""What a repeated layer adds to compiling: models of N equal blocks, and where the time of each stage goes.
+"""Compile time that a repeated layer adds: models of N equal blocks, and where the time of each stage goes.
 
 Rows are a kind of block, inference or training, and N. Columns are seconds of processor time: capture by PyTorch,
 passes, building graph and program, analyses of the compiler, the host's native program, and all but the capture

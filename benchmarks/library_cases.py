@@ -37,7 +37,7 @@ class Case:
 
     Attributes:
         name: Function and sizes.
-        unit: What ``work`` counts in billions a second: GFLOP/s or GB/s.
+        unit: Unit of ``work`` in billions per second: GFLOP/s or GB/s.
         work: Floating-point operations, or bytes that must be read and written.
         data: Makes the inputs, by name.
         build: Appends the function to a program: its inputs by name, and outputs.

@@ -79,7 +79,7 @@ def along_dims() -> Iterator[Case]:
 
 
 def edges(nodes: int, width: int, count: int) -> Iterator[Case]:
-    """What edges carry added up at the nodes where they end."""
+    """Sums of the values of edges at the nodes where they end."""
 
     def added(graph: Graph, prog: Sequence, d: Tensor, index: Tensor) -> Tensor:
         table = popops.create_sliceable_tensor(graph, "f32", (nodes, width), [0], [1])

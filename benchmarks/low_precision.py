@@ -3,7 +3,7 @@
 The contestants take turns, and a ratio is the median of those of the rounds, so that a busy machine disturbs all alike.
 With --vertices the vertices of the program are a contestant too, which is how stochastic rounding ran before host
 kernels rounded at random. With --json one object is printed, {"rows": [...]}, each row with ``workload``, milliseconds
-a step of each contestant, and the speed of the others over that of ``f32``.
+per step of each contestant, and the speed of the others over that of ``f32``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BAR = 0.8
 
 
 class WithLoss(nn.Module):
-    """A network that classifies, and its loss, which is computed in f32."""
+    """A network that classifies, and its loss, computed in f32."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class CharTransformer(nn.Module):
 
 @dataclass(frozen=True)
 class LowPrecisionWork:
-    """What is trained.
+    """A network to train, with its data.
 
     Attributes:
         name: For the table.

@@ -1,4 +1,4 @@
-"""What modelling whole networks costs: CPU-seconds of building, planning and compiling BERT-Large and ResNet-50.
+"""Costs of modelling whole networks: CPU-seconds of building, planning and compiling BERT-Large and ResNet-50.
 
     python benchmarks/modelling.py [--json] [--only PART_OF_NAME] [--others PYTHON]
 

@@ -42,9 +42,11 @@ from rich.table import Table
 STEPS = 3
 CONTESTANTS = ("abele", "eager", "compile")
 ROUNDING = 2.0**-20
-"""What a sum of a thousand float32 products is off by, relatively: the root of a thousand roundings of 2⁻²⁴ or so."""
+"""Relative rounding error of a sum of a thousand float32 products: the root of a thousand roundings of 2⁻²⁴ or so."""
 STRIDE = 0.03
-"""How far the first step moves all weights together: networks with random weights have gradients of 0.1 to 1,000."""
+"""Distance that the first step moves all weights together: networks with random weights have gradients of 0.1 to
+1,000.
+"""
 
 Contestant = Callable[[], Any]
 
@@ -107,7 +109,7 @@ def learning_rate(entry: ModelEntry, model: torch.nn.Module) -> float:
 
 
 def difference(start: torch.nn.Module, ours: torch.nn.Module, theirs: torch.nn.Module) -> float:
-    """How far our weights are from PyTorch's, over how far these went."""
+    """Distance of our weights from PyTorch's, over the distance that these went."""
     off = gone = 0.0
     for begin, a, b in zip(start.parameters(), ours.parameters(), theirs.parameters(), strict=True):
         off += float((a.detach() - b.detach()).double().square().sum())
@@ -116,7 +118,7 @@ def difference(start: torch.nn.Module, ours: torch.nn.Module, theirs: torch.nn.M
 
 
 def noise(entry: ModelEntry, start: torch.nn.Module, theirs: torch.nn.Module, lr: float) -> float | None:
-    """How far roundings take PyTorch's own weights in as many steps; None where they cannot be told.
+    """Distance that roundings take PyTorch's own weights in as many steps; None where it cannot be told.
 
     The larger of two figures: eager PyTorch in float32 against float64, and float64 against float64 from weights that
     differ by what sums of a thousand products round. Where an activation lies next to 0, or two next to each other in a

@@ -81,9 +81,9 @@ class Runner:
     """A plan bound to storage, ready to run.
 
     Args:
-        plan: What to run.
+        plan: Plan to run.
         storage: Array of every pinned buffer, by id.
-        threads: How many threads share the units.
+        threads: Number of threads that share the units.
     """
 
     def __init__(self, plan: NativePlan, storage: dict[int, np.ndarray], threads: int) -> None:

@@ -31,7 +31,7 @@ class BertConfig:
         vocabulary: Rows of the embedding.
         dtype: Type of weights and activations.
         partials: Type in which products are summed.
-        trains: Whether products with weights are planned together with those of the backward pass.
+        trains: True if products with weights are planned together with those of the backward pass.
     """
 
     sequence: int = 384
@@ -80,7 +80,7 @@ def create_layer(graph: Graph, config: BertConfig, name: str = "layer") -> Tenso
 
 
 def create_tokens(graph: Graph, config: BertConfig, name: str = "tokens") -> Tensor:
-    """What a layer reads, [sequence, hidden], laid out for its first product."""
+    """Input of a layer, [sequence, hidden], laid out for its first product."""
     shapes = (config.sequence, config.hidden), config.matrices["qkv"]
     return poplin.create_matmul_input_lhs(graph, config.dtype, *shapes, name=name, options=config.options())
 

@@ -42,7 +42,7 @@ class ResNet:
     """The network being built.
 
     Attributes:
-        graph: Where it is built.
+        graph: Graph to build in.
         config: Its sizes.
         prog: The program that computes it.
         weights: Weights and biases by name.

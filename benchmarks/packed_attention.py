@@ -1,4 +1,4 @@
-"""Attention over packed sequences: what masks cost, and what is saved by leaving out keys that they hide.
+"""Attention over packed sequences: cost of masks, and savings by leaving out keys that they hide.
 
 For every shape (tokens of a row, sequences packed into it, heads of 64 features) one table row, times in milliseconds
 for a row of tokens, forward or forward and backward:
@@ -10,7 +10,7 @@ for a row of tokens, forward or forward and backward:
 
 Contestants take turns; each one's best round counts. --cpu times by the process's own processor time.
 ``--bert`` measures a training step of BERT (``--layers``, hidden 256, 512 tokens) instead, on packed and on padded rows
-with lengths as in Wikipedia (``--histogram``), and prints sequences a second. About half of those packed rows are one
+with lengths as in Wikipedia (``--histogram``), and prints sequences per second. About half of those packed rows are one
 sequence that hides nothing; with ``--sequences N`` each packed row has N of equal length, each padded one is half full.
 """
 
@@ -277,7 +277,7 @@ def batch_of(rows: list[list[int]], tokens: int = 512) -> tuple[Tensor, ...]:
 
 
 def bert(args: argparse.Namespace) -> list[dict[str, object]]:
-    """Training steps on packed and padded rows: sequences a second."""
+    """Training steps on packed and padded rows: sequences per second."""
     rows = 2 * REPEATS
     if args.sequences:
         ends = [512 * n // args.sequences for n in range(args.sequences + 1)]

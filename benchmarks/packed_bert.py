@@ -1,9 +1,9 @@
 """BERT trained on packs and on padded sequences, in turns: loss by sequence, wall-clock and processor time.
 
-Both trainings see the same sequences, with Wikipedia's lengths, once each; they take turns update by update, so that
-other work on the machine slows both down alike. Packs are drawn from the plan of the whole histogram. Noise is
+Both trainings see the same sequences, with Wikipedia's lengths up to 512, once each; they take turns update by update,
+so that other work on the machine slows both down alike. Packs are drawn from the plan of the whole histogram. Noise is
 measured with several seeds, each with other weights, text, masks and order. With --json one object is printed:
-``settings``, ``factor``, ``runs`` (a seed each: curves, held-out losses, seconds) and ``summary``.
+``settings``, ``factor``, ``runs`` (one per seed: curves, held-out losses, seconds) and ``summary``.
 
 Both are the same program, whose mask is of equal sequence ids, and leave out hidden keys. ``--padding-mask`` adds
 padded training whose mask is of padding alone, so that less is left to compute; ``--whole`` adds packed and padded
@@ -109,7 +109,7 @@ def contestants(given: argparse.Namespace) -> dict[str, Contestant]:
 
 
 PAIRS = (("padded", "packed"), ("padded, mask of padding", "packed"), ("padded, whole", "packed, whole"))
-"""Which are compared."""
+"""Pairs of trainings to compare."""
 
 
 def plan_of(path: Path | None, tokens: int, depth: int, method: str) -> PackingPlan:

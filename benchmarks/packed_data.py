@@ -28,7 +28,7 @@ def documents(count: int, seed: int = 0) -> Ragged:
 
 
 def collated(rows: PackedRows, numbers: Any) -> dict[str, np.ndarray]:
-    """What a collator in plain Python makes of packs: lists that are extended sample by sample, then arrays."""
+    """Packs by a collator in plain Python: lists that are extended sample by sample, then arrays."""
     ids, labels = rows.samples.columns["input_ids"], rows.samples.columns["labels"]
     capacity = rows.shape.capacity_of("tokens")
     made: dict[str, list[list[int]]] = {"input_ids": [], "labels": [], "position_ids": [], "sequence_ids": []}
@@ -47,7 +47,7 @@ def collated(rows: PackedRows, numbers: Any) -> dict[str, np.ndarray]:
 
 
 def compared(rows: PackedRows, portion: int, rounds: int) -> tuple[float, float]:
-    """Tokens a second of gathers and of the collator, on the same portions of rows in turn; medians."""
+    """Tokens per second of gathers and of the collator, on the same portions of rows in turn; medians."""
     rng = np.random.default_rng(1)
     rates: dict[str, list[float]] = {"gathers": [], "collator": []}
     for _ in range(rounds):
@@ -64,7 +64,7 @@ def compared(rows: PackedRows, portion: int, rounds: int) -> tuple[float, float]
 
 
 def trl_rate(ids: Ragged) -> float:
-    """Tokens a second of TRL's best-fit packer on a data set of token ids."""
+    """Tokens per second of TRL's best-fit packer on a data set of token ids."""
     import datasets
     from trl import pack_dataset
 

@@ -118,11 +118,11 @@ tried("axolotl pack_parallel, groups of 100,000", "axolotl", axolotl, list, 1)
 tried("torchtune PackedDataset, in order, with tokens", "torchtune", torchtune, items_of_torchtune, 1)
 print(json.dumps(found))
 """
-"""What the Python of the rivals runs: only their published functions, timed, and their packs checked."""
+"""Program for the Python of the rivals: only their published functions, timed, and their packs checked."""
 
 
 def timed(run: Callable[[], Any], rounds: int) -> tuple[Any, float]:
-    """What is returned, and the least processor time of some rounds in seconds."""
+    """Result of ``run``, and the least processor time of some rounds in seconds."""
     best, found = float("inf"), None
     for _ in range(rounds):
         begin = time.process_time()

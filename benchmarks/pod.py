@@ -1,4 +1,4 @@
-"""What analysis costs on a Pod: that it follows what a step touches, not the size of the machine.
+"""Cost of analysis on a Pod: that it follows the tiles of a step, not the size of the machine.
 
 Each case is built and compiled in a process of its own, with the codelet cache warm unless --cold is given. Seconds are
 processor time of compiling and of the report (building the graph is shown beside), the best of some processes;
@@ -228,7 +228,7 @@ def measured(table: str, kind: str, what: str) -> dict[str, float]:
 
 
 def saved(executable: ab.Executable, path: Path) -> dict[str, float]:
-    """What it costs to save and to load an executable."""
+    """Cost of saving and loading an executable."""
     start = time.process_time()
     executable.save(path)
     written = time.process_time()
@@ -244,7 +244,7 @@ def saved(executable: ab.Executable, path: Path) -> dict[str, float]:
 
 
 def best(table: str, kind: str, what: str, rounds: int, *, cold: bool) -> dict[str, Any]:
-    """The quickest of some processes, which others that run can only slow down."""
+    """The quickest of some processes: other work on the machine only slows one down."""
     found = []
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as cache:

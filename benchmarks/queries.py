@@ -1,4 +1,4 @@
-"""What questions of libpva's cost on a report of a million variables and the 94,208 tiles of a Pod64.
+"""Cost of libpva's questions on a report of a million variables and the 94,208 tiles of a Pod64.
 
     python benchmarks/queries.py [--json] [--variables 1000000] [--tiles 94208] [--rounds 3]
 
@@ -36,7 +36,7 @@ class Question:
     """A question in three forms.
 
     Attributes:
-        name: What is asked.
+        name: The question in words.
         objects: Asks it of one object after the other.
         arrays: Asks it of arrays.
         sql: Asks it in SQL; its answer is one number.

@@ -1,4 +1,4 @@
-"""What a superstep costs on the host: a barrier, a superstep with next to nothing to do, and one vertex more.
+"""Cost of a superstep on the host: a barrier, a superstep with next to nothing to do, and one vertex more.
 
 python benchmarks/supersteps.py [--json] [--threads N ...]
 """

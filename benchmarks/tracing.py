@@ -1,4 +1,4 @@
-"""What recording costs and takes: nanoseconds of a tracepoint, bytes of an event, seconds of reading and exporting.
+"""Cost of recording: nanoseconds of a tracepoint, bytes of an event, seconds of reading and exporting.
 
     python benchmarks/tracing.py [--events 3000000]
 

@@ -1,4 +1,4 @@
-"""How fast the viewer is: a small report and a Pod64's in headless Chromium, beside what issue 17 asks for.
+"""Speed of the viewer: a small report and a Pod64's in headless Chromium, beside the bars for each.
 
     python benchmarks/viewer.py [--views timeline,memory] [--big FILE] [--perfetto FOLDER_OR_PACKAGE] [--json]
 
@@ -103,10 +103,10 @@ class Row:
     """One figure.
 
     Attributes:
-        of: What was measured.
+        of: Subject of the measurement.
         value: The figure.
         unit: Its unit.
-        bar: What it should stay below; None where nobody asks.
+        bar: Figure that it should stay below; None where nobody asks.
     """
 
     of: str

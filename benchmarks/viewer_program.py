@@ -1,4 +1,4 @@
-"""What made-up reports say of their program: its tree, supersteps, whole runs, and who sends to whom."""
+"""Programs of made-up reports: tree, supersteps, whole runs, and senders and receivers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SUPERSTEP_KINDS = ("execute", "copy", "copy", "stream_in", "decide")
 _NUM_CODELETS = 40
 _BLOCK_TILES = 46
 _MOST_BLOCKED = 200
-"""Phases of which is told who sends to whom."""
+"""Number of phases whose senders and receivers are told."""
 
 
 def program_tree(steps: Table, ops: Table, stage: Int64, trips: int) -> Table:
@@ -82,7 +82,7 @@ def program_tree(steps: Table, ops: Table, stage: Int64, trips: int) -> Table:
 
 
 def _first_of(values: Int64) -> Int64:
-    """Where a value that is not the one before begins."""
+    """Indices of values that differ from the one before."""
     return np.flatnonzero(np.append(True, values[1:] != values[:-1]))
 
 
@@ -151,7 +151,7 @@ def vertices(steps: Table, first_tile: Int64) -> Table:
 
 
 def superstep_variables(variables: Table, num_steps: int) -> Table:
-    """Where variables are born they are written, where they die they are read; of weights, one step in some reads."""
+    """Accesses of variables: written where they are born, read where they die; of weights, one step in some reads."""
     rows = np.arange(len(variables))
     alive = variables["first_step"] >= 0
     size = variables["bytes"]
@@ -193,7 +193,7 @@ def whole_runs(steps: Table, stage: Int64, trips: int, periods: Int64) -> tuple[
 
 
 def between_ipus(steps: Table, stage: Int64, num_ipus: int) -> tuple[Table, Table]:
-    """What crosses between IPUs: from stage to stage in some steps, round in a ring in those of all IPUs; and links."""
+    """Traffic between IPUs: from stage to stage in some steps, round in a ring in those of all IPUs; and its links."""
     moves = np.flatnonzero((steps["exchanged_bytes"] > 0) & (steps["kind"] == "exchange"))
     if num_ipus == 1:
         return PHASE_IPUS.empty(), PHASE_LINKS.empty()
@@ -211,7 +211,7 @@ def between_ipus(steps: Table, stage: Int64, num_ipus: int) -> tuple[Table, Tabl
 
 
 def exchange_blocks(rng: np.random.Generator, steps: Table, stage: Int64, tiles_per_ipu: int, times: Int64) -> Table:
-    """Who sends to whom in the phases on which runs spend most time, each block to every block of its IPU.
+    """Senders and receivers in the phases with most time, each block to every block of its IPU.
 
     Args:
         rng: Random numbers.

@@ -55,7 +55,7 @@ _KINDS = np.array(["compute", "exchange", "copy", "stream", "control"])
 
 @dataclass(frozen=True)
 class Shape:
-    """How large a report is.
+    """Size of a report.
 
     Attributes:
         num_ipus: IPUs, each with one sync group and one stage of the pipeline.
@@ -176,7 +176,7 @@ def made(shape: Shape, name: str) -> Report:
 
 
 class _Work:
-    """What each step does on which tiles: steps of stage 0, of stage 1, …, the shared ones, and the second program."""
+    """Work of each step on its tiles: steps of stage 0, of stage 1, …, the shared ones, and the second program."""
 
     def __init__(self, rng: np.random.Generator, shape: Shape, tiles_per_ipu: int) -> None:
         own = shape.num_ipus * shape.stage_steps
@@ -259,7 +259,7 @@ class _Work:
 
 
 class _Times:
-    """When each step is carried out."""
+    """Times of each step."""
 
     def __init__(self, work: _Work, shape: Shape) -> None:
         self.work, self.shape = work, shape
@@ -285,7 +285,7 @@ class _Times:
         self._on_path = self._path(after_stage_before)
 
     def _path(self, after_stage_before: npt.NDArray[np.bool_]) -> Int64:
-        """How many micro-batches of each stage are on the critical path, int64[stages]."""
+        """Number of micro-batches of each stage on the critical path, int64[stages]."""
         counts = np.zeros(self.shape.num_ipus, np.int64)
         stage, batch = int(np.argmax(self.begin[:, -1] + self.per_batch)), self.shape.micro_batches - 1
         while True:
@@ -298,7 +298,7 @@ class _Times:
                 return counts
 
     def start_cycles(self) -> Int64:
-        """When each step starts first, int64[steps]."""
+        """First start of each step, int64[steps]."""
         inside = np.cumsum(self.stage_cycles, axis=1) - self.stage_cycles
         rest = np.cumsum(self.work.cycles[self.shared]) - self.work.cycles[self.shared]
         loading = self.work.cycles[self.shared.stop :]
@@ -351,7 +351,7 @@ class _Times:
 
 
 class _Held:
-    """Where variables lie, and when they live."""
+    """Places and lifetimes of variables."""
 
     def __init__(self, rng: np.random.Generator, shape: Shape, tiles_per_ipu: int, num_steps: int) -> None:
         count = shape.variables

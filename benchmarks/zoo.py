@@ -33,7 +33,7 @@ NOTABLE_SHARE = 0.02
 NOTABLE_FLOPS = 0.01
 """Part of a step's arithmetic from which on scalar code matters."""
 NOTABLE_BYTES = 1 << 16
-"""What vertices touch from which on they matter."""
+"""Bytes touched by vertices from which on they matter."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class Offender:
     Attributes:
         network: In which network.
         mode: ``inference`` or ``training``.
-        name: What it carries out.
+        name: Functions that it carries out.
         why: ``slow`` where it was measured; ``scalar`` or ``vertices`` where that is plain without.
         share: Of the step's time; 0 where it was not measured.
-        machine: What it reaches of the machine's rate; 0 where it was not measured.
+        machine: Part of the machine's rate that it reaches; 0 where it was not measured.
     """
 
     network: str
@@ -78,7 +78,7 @@ def profile_of(work: Workload, mode: str, *, scale: int = 1, calls: int = 1) -> 
 
 
 def static_offenders(work: Workload, mode: str, profile: HostProfile) -> list[Offender]:
-    """What is slow whatever the machine: scalar arithmetic, and library calls that run as vertices."""
+    """Parts that are slow whatever the machine: scalar arithmetic, and library calls that run as vertices."""
     total = float((profile.leaves["flops"] * profile.leaves["executions"]).sum())
     found = []
     for row, times in _parts(profile):
@@ -91,7 +91,7 @@ def static_offenders(work: Workload, mode: str, profile: HostProfile) -> list[Of
 
 
 def timed_offenders(work: Workload, mode: str, profile: HostProfile) -> list[Offender]:
-    """What took more than ten times as long as the machine would need."""
+    """Parts that took more than ten times as long as the machine would need."""
     found = []
     for row, times in _parts(profile):
         share = row["seconds"] / profile.seconds
@@ -104,7 +104,7 @@ def timed_offenders(work: Workload, mode: str, profile: HostProfile) -> list[Off
 
 
 def _parts(profile: HostProfile) -> Iterator[tuple[dict[str, Any], int]]:
-    """Functions of leaves that call several, and leaves that are one, with the executions of the leaf."""
+    """Functions of leaves that call several, and leaves by themselves, with the executions of the leaf."""
     for number, leaf in enumerate(profile.leaves.rows()):
         functions = list(profile.functions.where("leaf", number).rows())
         for row in functions or [leaf]:

@@ -1,4 +1,4 @@
-"""How the documentation is built as a site: ``make docs``. Everything that a page needs lies beside it."""
+"""Build of the documentation as a site: ``make docs``. Everything that a page needs lies beside it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _LITERAL = re.compile(r"(``.*?``|:\w+:`.*?`)")
 
 
 def _first_page(thing: Any) -> str | None:
-    """The page on which a class that several modules offer is described; None for what is offered once."""
+    """Page that describes a class offered by several modules; None for a class offered once."""
     if not isinstance(thing, type):
         return None
     for module, page in HOMES.items():

@@ -8,12 +8,12 @@ from textwrap import dedent
 
 @dataclass(frozen=True)
 class Example:
-    """How one comes to an error, and how one gets out.
+    """A way into an error, and the way out.
 
     Attributes:
         code: A program that ends in the error; None for a kind of which only sub-kinds are raised, or that needs what
             a page cannot show.
-        advice: What to do, in Markdown.
+        advice: Advice for the reader, in Markdown.
     """
 
     code: str | None

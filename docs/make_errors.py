@@ -63,7 +63,7 @@ def examples() -> dict[str, object]:
 
 
 def raised(code: str, folder: Path) -> BaseException | None:
-    """What a program that stands in a file of its own raises."""
+    """Error of a program in a file of its own."""
     folder.mkdir()
     path = folder / "example.py"
     path.write_text(code + "\n", encoding="utf-8")

@@ -35,7 +35,7 @@ class Characters(nn.Module):
 
     @staticmethod
     def hidden() -> torch.Tensor:
-        """What is added to scores of later characters, [length, length]."""
+        """Mask that is added to scores of later characters, [length, length]."""
         return torch.triu(torch.full((LENGTH, LENGTH), -1e4), 1).half()
 
 

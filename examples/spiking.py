@@ -1,6 +1,6 @@
 """A network of spiking neurons whose state stays inside its vertices.
 
-Leaky integrate-and-fire neurons are spread over all tiles of a Bow, one vertex a worker. Membrane voltages and
+Leaky integrate-and-fire neurons are spread over all tiles of a Bow, one vertex per worker. Membrane voltages and
 refractory times are *state* of the vertices: no tensor holds them, they persist from one superstep to the next. What
 the neurons share is one vector of spikes. A step is a superstep that reads the last spikes of all presynaptic neurons,
 and a copy that makes the new spikes the last ones; the exchange between them is the network's wiring.

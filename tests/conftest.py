@@ -63,7 +63,9 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What tests are made of stays, and compiling makes little garbage: the collector need not look again and again."""
+    """Freeze the objects that tests are made of: compiling makes little garbage, so the collector need not look again
+    and again.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 10, 10)

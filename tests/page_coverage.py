@@ -1,4 +1,4 @@
-"""Which functions of the page's modules the browser tests run.
+"""Functions of the page's modules that the browser tests run.
 
 Set ABELE_PAGE_COVERAGE to a folder while the tests run; then ``python tests/page_coverage.py FOLDER`` prints a line
 for each module, and the functions that never ran with ``--missing``.

@@ -1,4 +1,4 @@
-"""Names that errors offer instead of those that there are not."""
+"""Names that errors offer in place of unknown ones."""
 
 from __future__ import annotations
 

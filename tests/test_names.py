@@ -14,7 +14,7 @@ _ROOT = Path(abele.__file__).parent
 _MOST_POSITIONAL = 6
 
 _FRONT_ENDS = ("poplar/", "pva/", "pvti.py")
-"""Rooms whose classes bear the names that users of another product know, over a class of ours with the same name."""
+"""Rooms whose classes bear the names of another product, over a class of ours with the same name."""
 
 _SAME_NAME = {
     "Adam": (
@@ -55,7 +55,7 @@ _ANY_NUMBER = {
     "type_of": "any number of element types",
     "zip": "any number of iterables",
 }
-"""Callables that take like things in any number, which have no names."""
+"""Callables of like things in any number, which have no names."""
 
 
 _Nodes = dict[str, list[ast.ClassDef | ast.Call]]

@@ -1,4 +1,4 @@
-"""What objects show of themselves: one line, and a card for notebooks."""
+"""Text forms of objects: one line, and a card for notebooks."""
 
 from __future__ import annotations
 

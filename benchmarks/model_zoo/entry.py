@@ -1,4 +1,4 @@
-"""What the benchmark of models needs to know of each."""
+"""Entries of the benchmark of models."""
 
 from __future__ import annotations
 

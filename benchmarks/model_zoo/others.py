@@ -74,7 +74,7 @@ class Coupling(nn.Module):
         self.swap = swap
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """What comes out, and the logarithm of the change of volume."""
+        """Result of the coupling, and the logarithm of the change of volume."""
         a, b = x.chunk(2, dim=1)
         if self.swap:
             a, b = b, a

@@ -59,7 +59,7 @@ def torchvision_models() -> Any:
 
 
 class FirstResult(nn.Module):
-    """What a network of segmentation gives under ``out``."""
+    """Result ``out`` of a network of segmentation."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()

@@ -19,7 +19,7 @@ from abele import poptorch
 
 
 class SlowSamples(Dataset[Any]):
-    """Signals that take a while to make, with the number of the shape that each has."""
+    """Signals that take a while to make, with the numbers of their shapes."""
 
     def __init__(self, count: int, milliseconds: float) -> None:
         self.count = count
@@ -53,7 +53,7 @@ class Net(nn.Module):
 
 
 def samples_per_second(loader: poptorch.DataLoader, training: Any, *, epochs: int) -> float:
-    """How fast training goes with a loader, the first batch aside."""
+    """Samples per second of training with a loader, the first batch aside."""
     total = 0
     with loader:
         for epoch in range(epochs):

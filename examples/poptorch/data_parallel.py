@@ -32,7 +32,7 @@ def main(replicas: int = 4, each: int = 32, runs: int = 8) -> tuple[float, float
     """Train on replicas and in PyTorch; returns the last loss, and by how much weights differ at most.
 
     Args:
-        replicas: How many.
+        replicas: Number of replicas.
         each: Images of one replica.
         runs: Updates.
     """

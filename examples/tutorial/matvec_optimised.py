@@ -1,9 +1,9 @@
 """Matrix times vector, optimised: columns are split too, and partial sums added in a second superstep.
 
-With one vertex a row, every tile needs the whole vector, and the few long vertices of a tile balance badly over its six
-workers. Splitting the columns in parts means less of the vector for each tile and more, shorter vertices, at the price
-of a reduction. How many parts are best is decided before the program is built, by a cost function of the machine's
-constants alone, and checked against the full model.
+With one vertex per row, every tile needs the whole vector, and the few long vertices of a tile balance badly over its
+six workers. Splitting the columns in parts means less of the vector for each tile and more, shorter vertices, at the
+price of a reduction. The best number of parts is decided before the program is built, by a cost function of the
+machine's constants alone, and checked against the full model.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Reduce(ab.Vertex):
 
 
 def estimated_cycles(target: Target, rows: int, columns: int, parts: int) -> int:
-    """What compute and exchange of both supersteps should take, by the machine's constants alone."""
+    """Cycles of compute and exchange of both supersteps, by the machine's constants alone."""
     tiles, workers, per_cycle = target.getNumTiles(), target.getNumWorkerContexts(), target.getExchangeBytesPerCycle()
     part = -(-columns // parts)
     vertices = max(-(-rows * parts // tiles), 1)

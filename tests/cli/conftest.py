@@ -12,7 +12,7 @@ from abele.cli import main
 
 @dataclass(frozen=True)
 class Finished:
-    """What a command left: exit status and both outputs."""
+    """Result of a command: exit status and both outputs."""
 
     status: int
     out: str

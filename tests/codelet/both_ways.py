@@ -25,7 +25,7 @@ def arrays(cls: type, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def same_bits(one: Any, two: Any) -> bool:
-    """Whether two fields hold the same bits; any NaN is the same as any other."""
+    """True if two fields hold the same bits; any NaN is the same as any other."""
     if isinstance(one, list):
         return all(same_bits(a, b) for a, b in zip(one, two, strict=True))
     if one.dtype.kind in "biu":

@@ -17,7 +17,7 @@ PAGE = (ROOT / "docs" / "codelets.md").read_text(encoding="utf-8")
 
 @pytest.fixture(scope="module")
 def names(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the blocks of the page define, run in order."""
+    """Definitions of the page's blocks, run in order."""
     return vars(run_page(ROOT / "docs" / "codelets.md", tmp_path_factory.mktemp("page")))
 
 

@@ -58,7 +58,7 @@ def added(a, b):
 
 
 def combined(kind: ElementType) -> Combine:
-    """What the codelets compute of two elements."""
+    """Combination of two elements that the codelets compute."""
     return both if kind == bool_ else added
 
 

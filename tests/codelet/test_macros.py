@@ -20,7 +20,7 @@ from abele.numerics import ElementType, f16, f32, i32
 
 
 def same_code(one: Any, other: Any) -> bool:
-    """Whether two codelets have the same text of their trees, apart from lines and names of variables."""
+    """True if two codelets have the same text of their trees, apart from lines and names of variables."""
     return _shape(compile_codelet(one.codelet).tree.body, {}) == _shape(compile_codelet(other.codelet).tree.body, {})
 
 

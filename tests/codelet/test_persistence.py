@@ -1,4 +1,4 @@
-"""State that outlives an execution, and vertices that all workers share."""
+"""State that outlives an execution, and vertices shared by all workers."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Blur(MultiVertex):
 
 @codelet
 class Running(MultiVertex):
-    """Rows that are read and written, and a variable that iterations pass on: each may be done once alone."""
+    """Rows that are read and written, and a variable from iteration to iteration: each may be done once alone."""
 
     x: Vector[Input[Vector[f32]]]
     y: Vector[InOut[Vector[f32]]]

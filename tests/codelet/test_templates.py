@@ -16,7 +16,7 @@ from abele.numerics import ElementType, f16, f32, u32
 
 
 class Op(Enum):
-    """What to do."""
+    """Operation to do."""
 
     ADD = 0
     SUB = 1

@@ -15,7 +15,7 @@ from abele.compiler.lower import Step, StepBlock
 def dense_liveness(
     programs: Sequence[StepBlock], accesses: Mapping[int, Access], sizes: Int64, pinned: Bool | None = None
 ) -> tuple[Bool, Bool, dict[int, list[int]]]:
-    """Variables that are used, those that are always live, and the others that are live at each step."""
+    """Variables in use, those that are always live, and the live ones of the others at each step."""
     flow = _Flow(accesses, sizes)
     for program in programs:
         flow.find_starts(program)

@@ -12,7 +12,7 @@ from abele.machine import System, systems
 from abele.numerics import f16, f32, i32
 
 SLOTS = 10
-"""What each single-worker vertex here costs."""
+"""Cost of each single-worker vertex here."""
 
 
 def small_system(num_tiles: int = 8, num_ipus: int = 1) -> System:

@@ -1,4 +1,4 @@
-"""Who sends to whom, between tiles, IPUs and over links: against brute force and the sums that other tables have."""
+"""Exchange between tiles, between IPUs and over links: against brute force and the sums of other tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from support.examples import examples
 
 
 def exchanged(executable: Executable, *, num_ipus: int) -> None:
-    """What pairs of tiles exchange adds up to what each tile receives, and links carry what crosses between IPUs."""
+    """Hold the exchange between pairs of tiles to the bytes received by each tile, and links to the traffic between
+    IPUs.
+    """
     report = executable.report
     for row in np.flatnonzero(report.steps["kind"] == "exchange").tolist():
         received = report.step_by_tile("received_bytes", row)

@@ -63,7 +63,7 @@ def test_vertices__equal_steps_further_on__are_on_tiles_of_their_own(report: Rep
 
 
 def check_sums(report: Report) -> None:
-    """What relations say adds up to what other tables do."""
+    """Hold sums over relations to the other tables."""
     totals, vertices, supersteps, codelets = (
         report.memory.totals(),
         report.vertices,

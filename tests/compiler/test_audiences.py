@@ -22,7 +22,7 @@ COLUMNS = ("received_bytes", "sent_bytes", "received_fragments", "sent_fragments
 
 
 def wanted(lists: dict[int, list[int]], domain: int = 0) -> WantedRegions:
-    """What tiles want of one field."""
+    """Regions of one field wanted by tiles."""
     pairs = sorted((tile, region) for tile, regions in lists.items() for region in regions)
     tile, region = np.array(pairs, dtype=np.int64).T
     return WantedRegions(tile.astype(np.int32), region, domain)

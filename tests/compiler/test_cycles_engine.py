@@ -18,7 +18,7 @@ from compiler.support import Multi, Reader, Search, small_system
 
 RAW_ADD = {10: 330, 1024: 1860}
 RAW_SUBTRACT = {64: 375, 128: 467, 256: 665, 512: 1043}
-"""What the counter showed on a Bow IPU, its reading included (TessellateIPU)."""
+"""Counts on a Bow IPU, the counter's reading included (TessellateIPU)."""
 
 
 def counted(elements: int, *, subtract: bool) -> int:

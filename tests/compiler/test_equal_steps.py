@@ -26,7 +26,7 @@ def step(graph: Graph, x: Tensor, y: Tensor, name: str = "step") -> Execute:
 
 
 def found(superstep: Superstep) -> dict[str, object]:
-    """What the report and the memory plan take from a superstep."""
+    """Figures of a superstep that the report and the memory plan take."""
     result: dict[str, object] = {"vertices": superstep.num_vertices, "edges": superstep.num_edges}
     for name in ("before", "after"):
         phase = getattr(superstep, name)

@@ -1,4 +1,4 @@
-"""Copies that equal one another, and steps that do the same on another IPU: found, and costed as if they were alone."""
+"""Equal copies, and steps that do the same on another IPU: found, and costed as if they were alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ View = st.sampled_from(["plain", "flipped", "cut", "row"])
 
 
 def meetings(executable: Executable, number: int) -> list[object]:
-    """What the timeline takes from a superstep besides."""
+    """Figures of a superstep that the timeline takes besides."""
     step = executable.plan[number]
     parts = (step.before, step.gather, step.scatter, step.after)
     return [step.meets, step.num_tiles, *(None if p is None else p.groups for p in parts)]

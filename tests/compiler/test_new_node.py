@@ -102,7 +102,7 @@ def test_new_node__entered_nowhere__is_refused_by_name() -> None:
 
 
 class Unless(Program):
-    """Runs a program when a predicate is false: a branch that no room knows, which its flow explains to all."""
+    """Runs a program when a predicate is false: a branch unknown to all rooms, explained to them by its flow."""
 
     def __init__(self, predicate: Tensor, body: Program) -> None:
         self.predicate, self.body, self.debug = predicate, body, here("unless")

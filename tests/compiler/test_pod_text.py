@@ -1,4 +1,4 @@
-"""What the compiler tells of a program of few tiles on a Pod, as text."""
+"""The compiler's texts for a program of few tiles on a Pod."""
 
 from __future__ import annotations
 

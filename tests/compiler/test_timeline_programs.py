@@ -183,7 +183,7 @@ def test_makespan__more_work_in_every_step__is_longer(items: tuple[Item, ...], p
 
 
 def replayed(found: Executable, order: Sequence[int]) -> int:
-    """Makespan of steps that run in this order, from the cycles and groups that the report gives their parts."""
+    """Makespan of steps that run in this order, by the report's cycles and groups of their parts."""
     rows: dict[int, list[tuple[int, list[str]]]] = {}
     steps = found.report.steps
     for row, (superstep, cycles) in enumerate(zip(steps["superstep"].tolist(), steps["cycles"].tolist(), strict=True)):

@@ -1,4 +1,4 @@
-"""What the page about insights quotes is what its snippets print."""
+"""Quotes of the page about insights are output of its snippets."""
 
 from __future__ import annotations
 

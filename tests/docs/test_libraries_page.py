@@ -37,7 +37,7 @@ def test_page__code__runs() -> None:
 
 
 ABSENT = PAGE[PAGE.index("## What is left out") : PAGE.index("## What may surprise you")]
-"""What the page says is not there, with what is there instead."""
+"""Names that the page says are absent, with those in their place."""
 
 
 def test_page__left_out__is_not_there() -> None:

@@ -16,7 +16,7 @@ from abele.expr import POPOPS, TABLE
 from support.pages import ROOT, blocks, names_without_import, pages, run_page, snippets
 
 QUOTING = ROOT / "docs" / "examples"
-"""Pages that quote scripts, which the tests of the examples run and hold the quotes to."""
+"""Pages that quote scripts; the tests of the examples run them and hold the quotes to them."""
 RUN = [page for page in pages() if snippets(page) and page.parent != QUOTING]
 LONG = ("demo", "validate", "debug", "fit", "run", "view")
 """Commands of Abele that take long, stand for a session, or take a program: they have tests of their own."""
@@ -32,7 +32,7 @@ PRINTED = {
 
 @pytest.fixture(autouse=True)
 def own_operations() -> Iterator[None]:
-    """What a page adds to the table of operations is there for that page alone."""
+    """Take operations that a page adds out of the table again after that page."""
     tables = (TABLE, POPOPS)
     before = [dict(table) for table in tables]
     yield

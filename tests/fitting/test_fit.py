@@ -27,7 +27,7 @@ from abele.machine import systems
 from abele.session import Settings
 
 BOUND = 0.1
-"""How far an estimate of cycles may be off."""
+"""Relative error that an estimate of cycles may have."""
 MEMORY_BOUND = 0.2
 
 

@@ -26,7 +26,7 @@ class Server:
         self._folder = folder
 
     def tried(self, recipe: Recipe, content: bytes, seconds: float = 10.0) -> dict[str, Any]:
-        """How a changed file fared, which may take so many seconds of processor time."""
+        """Result of loading a changed file within so many seconds of processor time."""
         path = self._folder / "changed"
         path.write_bytes(changed(recipe, content))
         kind = "report" if recipe.base.endswith("-report") else "executable"
@@ -52,5 +52,5 @@ def server(folder: Path) -> Iterator[Server]:
 
 
 def is_good(result: dict[str, Any]) -> bool:
-    """Whether an end is one that a hostile file may come to."""
+    """True if an end is one that a hostile file may come to."""
     return result["outcome"] in GOOD or str(result["outcome"]).startswith("error ")

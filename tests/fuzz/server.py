@@ -29,7 +29,7 @@ _ROOMS = (
     "abele.llvm.jit",
     "abele.poplibs",
 )
-"""What forks would otherwise import again and again."""
+"""Rooms that forks would otherwise import again and again."""
 
 
 def main() -> None:
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def tried(path: str, kind: str, seconds: float, mode: str) -> dict[str, object]:
-    """How a file fared: ``outcome``, ``phase``, ``detail`` and ``seconds``."""
+    """Result of loading a file: ``outcome``, ``phase``, ``detail`` and ``seconds``."""
     start = time.monotonic()
     with tempfile.TemporaryFile("w+") as said:
         back, forth = os.pipe()
@@ -67,7 +67,7 @@ def tried(path: str, kind: str, seconds: float, mode: str) -> dict[str, object]:
 
 
 def _watched(child: int, pipe: int, seconds: float) -> tuple[str, dict[str, object] | None, int | str]:
-    """The last phase that a fork told of, its answer if it gave one, and the signal that ended it.
+    """Last phase told by a fork, its answer if there is one, and the signal that ended it.
 
     A fork has so many seconds of processor time, and longer on the clock: others may be at work on this machine.
     """
@@ -210,7 +210,7 @@ def _executable(path: str, mode: str, tell) -> str:
 
 
 def touched(executable, engine) -> bool:
-    """Whether a sentinel that the program does not name has changed."""
+    """True if a sentinel that the program does not name has changed."""
     import numpy as np
 
     from abele.graph import walk

@@ -14,7 +14,7 @@ from fuzz.programs import save_all
 from fuzz.recipes import Recipe, drawn
 
 KEPT = Path(__file__).with_name("kept.txt").read_text(encoding="utf-8").splitlines()
-"""What once did more: a signal, another exception, endless loading. One recipe a line."""
+"""Recipes of past failures: a signal, another exception, endless loading. One recipe per line."""
 SECONDS = 6.0
 """For files that are drawn at random; ``make fuzz`` takes longer."""
 

@@ -1,4 +1,4 @@
-"""How BraggNN's published rates were fed: figures that one can work out, for a device that is given."""
+"""BraggNN's published rates: figures worked out by hand, for a given device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scenes: labels that follow from the digits, parts of the photographs that are kept apart, and the measure."""
+"""Scenes: labels that follow from the digits, separate parts of the photographs, and the measure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demos share, and each new demo end to end: cut down in every run, whole in the slow one."""
+"""Parts shared by the demos, and each new demo end to end: cut down in every run, whole in the slow one."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ CUT_DOWN: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], int]] = {
     "language": (cut_down_language, 3),
     "segmentation": (cut_down_segmentation, 2),
 }
-"""What makes a demo small, and how many epochs it still needs."""
+"""Functions that make a demo small, with its remaining epochs."""
 
 
 LONGER = ("graph", "language", "segmentation")

@@ -1,4 +1,4 @@
-"""How the steps inside a node follow one another, and tables of what nodes mean."""
+"""Order of the steps inside a node, and tables of the meanings of nodes."""
 
 from __future__ import annotations
 

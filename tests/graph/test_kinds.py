@@ -1,4 +1,4 @@
-"""What a graph's objects are made of: plain ones have our names, Poplar's have both, and views keep their class."""
+"""Classes of a graph's objects: plain ones have our names, Poplar's have both, and views keep their class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What does not fit is refused where it is given: initial values, state, programs inside themselves, constants."""
+"""Values that do not fit are refused where they are given: initial values, state, programs inside themselves,
+constants.
+"""
 
 from __future__ import annotations
 

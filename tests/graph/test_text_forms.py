@@ -1,4 +1,4 @@
-"""What graphs, tensors and programs look like as text, beside the stored forms."""
+"""Text forms of graphs, tensors and programs, beside the stored forms."""
 
 from __future__ import annotations
 

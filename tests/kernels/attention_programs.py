@@ -51,7 +51,7 @@ class AttentionMaker(Maker):
         return made
 
     def given(self, values: np.ndarray) -> Tensor:
-        """What the caller hands in."""
+        """Tensor that the caller hands in."""
         made = self.source(values.shape)
         held = self.start[made.buffer.id].reshape(-1)
         places = made.read(np.arange(held.size))

@@ -1,4 +1,4 @@
-"""Arrays whose first or last byte lies beside a page that must not be touched: what reads outside stops the process."""
+"""Arrays with their first or last byte beside a page that must not be touched: reads outside stop the process."""
 
 from __future__ import annotations
 

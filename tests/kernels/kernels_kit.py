@@ -20,7 +20,7 @@ _LEAF = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 
 
 def form_after(name: str, buffers: Sequence[Buffer], calls: Sequence[BoundKernel], target: HostTarget | None = None):
-    """What the planner's pass ``name`` makes of ``calls``; for this CPU unless there is a ``target``."""
+    """Form of ``calls`` after the planner's pass ``name``; for this CPU unless there is a ``target``."""
     return run_passes(bound_calls(buffers, calls, target), after=name, check=True)
 
 

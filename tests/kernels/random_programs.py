@@ -158,7 +158,7 @@ class Maker:
         self.call("copy", [x], out, nest(dict(zip(names, x.shape, strict=True)), store(1, names, load(0, *names))))
 
     def storage(self) -> dict[int, np.ndarray]:
-        """What the caller's buffers hold before."""
+        """Contents of the caller's buffers before."""
         pinned = [t.buffer for t in self.tensors if t.buffer.pinned]
         return {b.id: self.start.get(b.id, np.zeros(b.shape, b.type.np)).copy() for b in pinned}
 

@@ -99,7 +99,7 @@ def convolution() -> Calls:
 
 
 def long_product() -> Calls:
-    """A product whose reduction is long, and whose second operand is read across its rows."""
+    """A product with a long reduction, whose second operand is read across its rows."""
     made = Calls()
     a, b = made.buffer((256, 2048), "a", True), made.buffer((2048, 512), "b", True)
     c = made.buffer((256, 512), "c", True)

@@ -21,7 +21,7 @@ COMMAND = [sys.executable, "-c", "from abele.cli import main; main()", "run"]
 
 @dataclass(frozen=True)
 class Ended:
-    """What a job left: exit status, both outputs, and when it ended."""
+    """Result of a job: exit status, both outputs, and the time of its end."""
 
     status: int
     out: str
@@ -29,7 +29,7 @@ class Ended:
     at: float
 
     def lines(self, rank: int) -> list[str]:
-        """What a rank printed to standard output, without its tag."""
+        """Lines that a rank printed to standard output, without its tag."""
         tag = f"[rank {rank}] "
         return [line.removeprefix(tag) for line in self.out.splitlines() if line.startswith(tag)]
 
@@ -54,7 +54,7 @@ def run() -> Callable[..., Ended]:
 
 @pytest.fixture
 def program(tmp_path: Path) -> Callable[[str], Path]:
-    """A function that writes a program, in which ``RANK`` is the number of the process."""
+    """Writer of programs with ``RANK`` as the number of the process."""
 
     def write(text: str) -> Path:
         path = tmp_path / "program.py"

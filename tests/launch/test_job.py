@@ -1,4 +1,4 @@
-"""What ``abele run`` refuses before it starts anything, and what it says of launchers that start nothing."""
+"""Refusals of ``abele run`` before it starts anything, and its words about launchers that start nothing."""
 
 from __future__ import annotations
 

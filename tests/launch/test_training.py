@@ -25,7 +25,7 @@ pytestmark = [
 
 
 def told(ended: Ended, rank: int) -> dict[str, str]:
-    """What a rank printed of its results, by name."""
+    """Results that a rank printed, by name."""
     assert ended.status == 0, ended.err
     return dict(line.split(" ", 1) for line in ended.lines(rank))
 

@@ -1,4 +1,4 @@
-"""What bundles of links carry, against traffic that is sent hop by hop."""
+"""Loads of bundles of links, against traffic that is sent hop by hop."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ _ARGUMENT = {"sort": 0, "argsort": 0, "mode": 0, "median": 0, "nanmedian": 0, "t
 
 
 def determined(name: str, sample: SampleInput) -> Callable[[Any], Any] | None:
-    """What a result of a sample says whichever of several equal elements are chosen; None if it chooses nothing.
+    """Part of a result that is the same whichever of several equal elements are chosen; None if it chooses nothing.
 
     That is the values, the elements at the places, and whether no place is named twice.
     """

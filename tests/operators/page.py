@@ -50,7 +50,7 @@ def write_results(path: Path, torch_version: str, samples: int, rows: Iterable[d
 
 
 def _entries() -> dict[str, int]:
-    """How many entries take each type, by type and kind."""
+    """Number of entries that take each type, by type and kind."""
     found = Counter(f"{name} {e.kind}" for e in entries() for name, dtype in DTYPES.items() if e.takes(dtype))
     return {f"{name} {kind}": found[f"{name} {kind}"] for kind in ("operator", "module") for name in DTYPES}
 
@@ -75,7 +75,7 @@ def page(results: dict[str, Any]) -> str:
 
 
 def counts(rows: Rows) -> dict[tuple[str, str], Counter[str]]:
-    """How many rows have each status, by type and kind."""
+    """Number of rows with each status, by type and kind."""
     found: dict[tuple[str, str], Counter[str]] = {}
     for row in rows:
         found.setdefault((row["dtype"], row["kind"]), Counter())[row["status"]] += 1

@@ -26,7 +26,7 @@ class OutOfTimeError(BaseException):
 
 @dataclass
 class Row:
-    """What became of an entry in a type.
+    """Result of an entry in a type.
 
     Attributes:
         entry: The entry's name.
@@ -36,7 +36,7 @@ class Row:
         reason: Why, for the last two.
         cases: Cases that passed.
         gradients: Cases whose gradient passed.
-        failures: What failed, case by case.
+        failures: Failures, case by case.
         skipped: Samples without meaning here, and why.
         error: The largest error, relative to the largest value of its tensor (at least 1).
         seconds: Processor time.
@@ -61,7 +61,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Limits:
-    """How much of each entry is run.
+    """Limits of the run of each entry.
 
     Attributes:
         samples: Samples.
@@ -81,7 +81,7 @@ def run_entry(entry: Entry, dtype: torch.dtype, name: str, limits: Limits, begin
         entry: The entry.
         dtype: The type of its samples.
         name: The type's short name.
-        limits: How much.
+        limits: Limits of the run.
         begin: Called with the label of each case before it runs.
     """
     row, start = Row(entry.name, name, entry.kind), time.process_time()

@@ -79,18 +79,18 @@ class Case:
     """One call to check.
 
     Attributes:
-        label: What it is, as in ``sample 3``, ``in place`` or ``train 0``.
-        function: What is called, with ``args`` and ``kwargs``.
+        label: Name of the sample, as in ``sample 3``, ``in place`` or ``train 0``.
+        function: Function to call, with ``args`` and ``kwargs``.
         args: Positional arguments, with nested tensors.
         kwargs: Keyword arguments.
         trains: True if the gradient is checked as well.
         module: The module under test, for modules.
-        finish: What is done to a result before its gradient is taken.
+        finish: Function of a result before its gradient is taken.
         changes_input: True if the first argument is changed in place.
-        trained: What is called where gradients are checked, if not ``function``: only of some of the input's elements,
-            such as those of a triangle, the gradient has a meaning.
+        trained: Function to call where gradients are checked, if not ``function``: only of some of the input's
+            elements, such as those of a triangle, the gradient has a meaning.
         is_wide: True if all of it is in float64.
-        determined: What of a result is determined, where that is a choice among equals; None where all of it is.
+        determined: Part of a result that is determined, where it is a choice among equals; None where all of it is.
     """
 
     label: str

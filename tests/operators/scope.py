@@ -1,4 +1,4 @@
-"""Which calls are out of scope, and why each is."""
+"""Calls that are out of scope, with the reason of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every solver promises, for any items: all once, within limits, never below the bound; and optimal small sets."""
+"""Promises of every solver, for any items: all once, within limits, never below the bound; and optimal small sets."""
 
 from __future__ import annotations
 

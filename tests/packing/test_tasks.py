@@ -1,4 +1,4 @@
-"""What tasks make of samples is what a loop over sequences makes of them."""
+"""Packed samples of tasks are those of a loop over sequences."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ SEED = np.array([11, 5], np.uint32)
 
 
 def drawn(make, seed=SEED):  # type: ignore[no-untyped-def]
-    """What a network of one random value evaluates to."""
+    """Value of a network of one random value."""
     net = NetworkBuilder()
     value = make(net)
     net.output(value)

@@ -1,4 +1,4 @@
-"""Which gradients an automatic scale of the loss follows: their counts against gradients worked out by hand."""
+"""Gradients that an automatic scale of the loss follows: their counts against gradients worked out by hand."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def gradients() -> dict[str, np.ndarray]:
 
 
 def counts_of(net: Network, arrays: dict[str, Any]) -> np.ndarray:
-    """What is counted in one micro-batch."""
+    """Counts in one micro-batch."""
     (total,) = net.accumulators
     given = {v: arrays[v.name] for v in (*net.inputs, *net.parameters)} | {total: np.zeros(2)}
     return evaluate(net, given)[net.updates[total]]
@@ -128,7 +128,7 @@ LAYERS = 3
 
 
 def layer(net: BlockBuilder, x: Value, weight: Value) -> Value:
-    """What is repeated: nine ops, all of one shape."""
+    """Layer that is repeated: nine ops, all of one shape."""
     for function in ("tanh", "sigmoid", "tanh", "sigmoid", "tanh"):
         x = build.nonlinearity(net, function, build.map_(net, arg(0) * arg(1), [x, weight]))
     return build.map_(net, apply("square", arg(0)) + arg(0), [x])

@@ -1,4 +1,4 @@
-"""Where the tensors of networks lie: operands as their ops want them, and nothing crowded on one tile."""
+"""Layouts of the tensors of networks: operands as their ops want them, and nothing crowded on one tile."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def symmetric(batch: int, n: int) -> Array:
 
 
 def computed(make: Make, a: Array) -> list[Array]:
-    """What a program makes of ``a``."""
+    """Results of a program for ``a``."""
     net = NetworkBuilder()
     x = net.input(a.shape, "f32", "x")
     net.outputs += make(net, x)

@@ -63,7 +63,7 @@ def by_torch(arrays: list[np.ndarray], factor: np.ndarray, groups: int) -> list[
 
 
 def lost_by_cancellation(x: np.ndarray, groups: int) -> float:
-    """How far off results may be where E[x^2] - E[x]^2 is the variance, which is computed in float32.
+    """Error that results may have where E[x^2] - E[x]^2, computed in float32, is the variance.
 
     Both terms are off by roundings of E[x^2]; what is left of them is the smaller the closer the
     numbers of a group lie. The gradient has one more factor 1 / sqrt(variance).

@@ -96,7 +96,9 @@ PLACES = {
 
 @cache
 def in_one_phase(schedule: Schedule, optimiser: Any, mode: str, **kind: bool) -> tuple[np.ndarray, SharedArrays]:
-    """What a network of four places learns in one phase: the same wherever another has its phases and tensors."""
+    """Losses and weights of a network of four places in one phase: the same wherever another has its phases and
+    tensors.
+    """
     return trained(deep([Place()] * 4, **kind), schedule, optimiser, mode)
 
 

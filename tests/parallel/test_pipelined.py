@@ -83,7 +83,9 @@ def train(net: Network, schedule: Schedule, optimiser: object, *, mode: str = "n
 def alone(
     places: int, schedule: Schedule, optimiser: object, mode: str = "native", **kind: bool
 ) -> tuple[Array, SharedArrays]:
-    """What one IPU learns with as many places; several tests hold several IPUs against it, so nobody changes it."""
+    """Losses and weights of one IPU with as many places; several tests hold several IPUs against it, so nobody changes
+    it.
+    """
     return train(mlp([Place()] * places, **kind), schedule, optimiser, mode=mode)
 
 

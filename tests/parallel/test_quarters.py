@@ -21,7 +21,7 @@ Make = Callable[..., Sequence[Value]]
 
 
 def computed(make: Make, *arrays: Array, system: str = "c600") -> list[Array]:
-    """What a program makes of arrays, which must be what the network means."""
+    """Results of a program for arrays, held to the meaning of the network."""
     net = NetworkBuilder()
     inputs = [net.input(a.shape, str(a.dtype), f"x{n}") for n, a in enumerate(arrays)]
     net.outputs += make(net, *inputs)

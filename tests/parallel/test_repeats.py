@@ -1,4 +1,4 @@
-"""What is lowered by substitution is what the libraries would have built, in every detail."""
+"""Networks lowered by substitution are those that the libraries would have built, in every detail."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def _numbers(name: str, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
 
 
 def functions_of(program: NetworkProgram) -> list[int]:
-    """How often each function is called."""
+    """Number of calls of each function."""
     calls = [step.function for step in walk(program.program) if isinstance(step, Call)]
     return sorted(calls.count(f) for f in set(calls))
 

@@ -1,4 +1,4 @@
-"""What networks may not be: the checker's errors, and the op and line that they name."""
+"""Illegal networks: the checker's errors, and the op and line that they name."""
 
 from __future__ import annotations
 

@@ -324,7 +324,7 @@ ELEMENT_WISE = [
 
 
 def names_of(text: str) -> set[str]:
-    """What the text quotes or stresses, as far as it looks like a name of C++."""
+    """Names that the text quotes or stresses, as far as they look like names of C++."""
     found = set()
     for quoted, stressed in SPAN.findall(re.sub(r"```.*?```", "", text, flags=re.DOTALL)):
         for name, called in IDENTIFIER.findall(quoted or stressed):
@@ -373,7 +373,7 @@ def option_names() -> set[str]:
 
 
 def is_there(name: str) -> bool:
-    """Whether a name can be used."""
+    """True if a name can be used."""
 
     def has(space: Any) -> bool:
         return hasattr(space, name) or name in getattr(space, "__annotations__", {})

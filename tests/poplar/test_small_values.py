@@ -1,4 +1,4 @@
-"""What streams, buffers, intervals and models answer by Poplar's names."""
+"""Answers of streams, buffers, intervals and models by Poplar's names."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Bench:
         return made
 
     def values(self, tensor: Tensor) -> Array:
-        """What a variable starts with, in 64 bits."""
+        """Initial values of a variable, in 64 bits."""
         return self.data[tensor].astype(np.float64)
 
     @cached_property
@@ -78,7 +78,7 @@ class Bench:
         return placed
 
     def kernels(self, *outputs: Tensor) -> list[Array]:
-        """What the host kernels mean, evaluated in 64 bits."""
+        """Results of the host kernels, evaluated in 64 bits."""
         memory = _Memory(self.graph, self.data)
         for step in walk(self.prog):
             if isinstance(step, LibraryCall):

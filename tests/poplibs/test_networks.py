@@ -39,7 +39,7 @@ def values(tensors: dict[str, Tensor], seed: int = 0) -> dict[str, np.ndarray[An
 def run(
     graph: Graph, prog: Sequence, given: dict[str, Tensor], outputs: dict[str, Tensor], mode: str
 ) -> tuple[dict[str, torch.Tensor], dict[str, np.ndarray[Any, Any]]]:
-    """What was put in, in 64 bits, and what came out."""
+    """Inputs in 64 bits, and outputs."""
     data = values(given)
     keep = [*given.values(), *outputs.values()]
     with Engine(compile_program(graph, prog, allow_out_of_memory=True), mode=mode, threads=1, keep=keep) as engine:

@@ -1,4 +1,4 @@
-"""What surprises in PopLibs, each in numbers that can be checked by hand."""
+"""Surprises in PopLibs, each in numbers that can be checked by hand."""
 
 from __future__ import annotations
 

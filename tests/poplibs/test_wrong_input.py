@@ -1,4 +1,4 @@
-"""What users get wrong: every function says in its words, with the operands' names, what does not fit and why."""
+"""Mistakes of users: every function says in its words, with the operands' names, what does not fit and why."""
 
 from __future__ import annotations
 

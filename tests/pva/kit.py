@@ -1,4 +1,4 @@
-"""What several tests of ``abele.pva`` use."""
+"""Helpers of several tests of ``abele.pva``."""
 
 from __future__ import annotations
 

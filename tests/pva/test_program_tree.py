@@ -181,7 +181,7 @@ def test_tree__damaged_in_any_column__still_has_each_step(calls: Report, data: s
 
 
 def _allowed(name: str, row: int, steps: int) -> st.SearchStrategy[int | str]:
-    """What the reader of files lets through."""
+    """Values of a column that the reader of files lets through."""
     allowed: dict[str, st.SearchStrategy[int | str]] = {
         "parent": st.integers(-1, row - 1),
         "kind": st.sampled_from(["Program", "Function", "Block", "Copy", "odd", ""]),

@@ -1,4 +1,4 @@
-"""What users of libpva assert of their programs, word for word, on ours."""
+"""Assertions of libpva's users about their programs, word for word, on ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What loading costs: the recurrence beside a simulated queue of workers, and figures that one can work out."""
+"""Cost of loading: the recurrence beside a simulated queue of workers, and figures worked out by hand."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Simulation:
 
     @property
     def _loads(self) -> int:
-        """What workers make in an epoch."""
+        """Number of loads that workers make in an epoch."""
         return -(-self.load.samples_per_epoch // self.load.load_samples)
 
     def _tell(self, batch: int) -> None:

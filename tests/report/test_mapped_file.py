@@ -16,7 +16,7 @@ from abele.report.archive import ALIGNMENT
 
 
 def data_offset(path: Path, member: str) -> int:
-    """Where the contents of a member begin in the file."""
+    """Offset of a member's contents in the file."""
     with zipfile.ZipFile(path) as archive:
         info = archive.getinfo(member)
     with path.open("rb") as stream:

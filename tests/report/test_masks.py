@@ -1,4 +1,4 @@
-"""What masks of attention cost is told apart from the attention itself."""
+"""Cost of masks of attention, told apart from the attention itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs of a report: those that are named, and those that steps alone tell of."""
+"""Programs of a report: named ones, and those known by their steps alone."""
 
 from __future__ import annotations
 

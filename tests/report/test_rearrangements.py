@@ -1,4 +1,4 @@
-"""What programs rearrange, and what it costs."""
+"""Rearrangements of programs, and their cost."""
 
 from __future__ import annotations
 

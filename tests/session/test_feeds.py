@@ -1,4 +1,4 @@
-"""What goes into a run and comes out of it: arrays, iterables and outfeeds, and what is refused."""
+"""Inputs and outputs of a run: arrays, iterables and outfeeds, and those that are refused."""
 
 from __future__ import annotations
 

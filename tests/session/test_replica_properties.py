@@ -1,4 +1,4 @@
-"""What holds of replicas however they are set up: they are one model on the whole batch, and agree to the bit."""
+"""Invariants of replicas however they are set up: they are one model on the whole batch, and agree to the bit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUICK = settings(
 
 @dataclass(frozen=True)
 class Setup:
-    """How a model is trained on replicas."""
+    """Training of a model on replicas."""
 
     replicas: int
     accumulation: int

@@ -28,7 +28,7 @@ def run_both(
         inputs: Values by variable name or tensor; data of input streams by stream.
         keep: Tensors that are to be read although only fused kernels touch them.
         threads: Host threads.
-        runs: How often to run.
+        runs: Number of runs.
 
     Returns:
         The engines after the runs, ``tiles`` first: ``tiles["y"]``, ``native[tensor]``.

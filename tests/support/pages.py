@@ -30,7 +30,7 @@ class Block:
 
     Attributes:
         language: The word after the fence.
-        code: What is inside.
+        code: Contents of the page.
         line: Number of its first line on the page.
         ends_in: The kind of error that it must end in, as the block after it says; empty for none.
     """

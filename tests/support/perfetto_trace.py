@@ -25,7 +25,7 @@ class Event:
 
 
 class Parsed:
-    """What the packets say. Slices are (name, track, begin, duration); of a track, begins and ends must match.
+    """Contents of the packets. Slices are (name, track, begin, duration); of a track, begins and ends must match.
 
     Args:
         content: The file.

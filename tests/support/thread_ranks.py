@@ -1,4 +1,4 @@
-"""Ranks that are threads of one process, for programs whose replicas several processes share."""
+"""Ranks that are threads of one process, for programs with replicas in several processes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ThreadRanks:
                 message.received[:] = self._shared["sent"][message.rank, self.rank].get(timeout=120)
 
     def gather(self, words: bytes, step: str) -> list[bytes]:
-        """What every rank says."""
+        """Words of every rank."""
         self._shared["words"][self.rank] = words
         self._shared["barrier"].wait()
         found = list(self._shared["words"])
@@ -42,7 +42,7 @@ class ThreadRanks:
 
 
 def in_ranks(size: int, work: Callable[[ThreadRanks], Any]) -> list[Any]:
-    """What ``work`` gives in each rank, or the error that it raises there."""
+    """Results of ``work`` in each rank, or the errors that it raises there."""
     found: list[Any] = [None] * size
 
     def run(ranks: ThreadRanks) -> None:

@@ -36,7 +36,7 @@ class Meaning:
 
     Args:
         graph: The graph.
-        vertices: What each compute set does in one replica, by its number, given the way from a view to its elements.
+        vertices: Function of each compute set in one replica, by its number, given the way from a view to its elements.
     """
 
     def __init__(self, graph: Graph, vertices: Vertices) -> None:

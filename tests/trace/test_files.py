@@ -27,7 +27,7 @@ HEAD = layout.FILE_HEAD.pack(layout.MAGIC, layout.VERSION)
 
 
 def chunks(content: bytes) -> list[tuple[int, int]]:
-    """Where each chunk of a file begins and ends, told without the reader."""
+    """Begin and end of each chunk of a file, told without the reader."""
     found, at = [], 16
     while at < len(content):
         marker, _, _, size = struct.unpack_from("<4sIII", content, at)

@@ -1,4 +1,4 @@
-"""What a program records is what a reader finds."""
+"""A reader finds everything that a program records."""
 
 from __future__ import annotations
 

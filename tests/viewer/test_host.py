@@ -1,4 +1,4 @@
-"""What was measured on the host: runs and tracepoints as traces, windows, level of detail, traces of files."""
+"""Host measurements: runs and tracepoints as traces, windows, level of detail, traces of files."""
 
 from __future__ import annotations
 

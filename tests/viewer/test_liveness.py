@@ -1,4 +1,4 @@
-"""What is live at each step, against sums over dense lifetimes."""
+"""Live memory at each step, against sums over dense lifetimes."""
 
 from __future__ import annotations
 

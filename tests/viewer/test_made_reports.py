@@ -1,4 +1,4 @@
-"""The made-up reports that benchmarks and tests of the viewer show are ones that a compiler could have written."""
+"""Made-up reports of the viewer's benchmarks and tests are ones that a compiler could have written."""
 
 from __future__ import annotations
 

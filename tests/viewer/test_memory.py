@@ -1,4 +1,4 @@
-"""What tiles hold, against sums over the report's own arrays."""
+"""Memory of tiles, against sums over the report's own arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every question of the page, asked with parameters that no page would send, about reports that nobody would write."""
+"""Every question of the page, asked with parameters of no page, about reports of no compiler."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ODD = (
 
 
 class Seen(Params):
-    """Parameters that note which of them are asked for."""
+    """Parameters that note their reads."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         super().__init__(given)
@@ -93,7 +93,7 @@ def opened(request: pytest.FixtureRequest, generators: ModuleType) -> Opened:
 
 
 def overfull(report: Report) -> Report:
-    """A report whose columns hold the largest numbers, and the oddest texts, that a file may hold."""
+    """A report with the largest numbers, and the oddest texts, that a file may hold."""
     tables: dict[str, Any] = {}
     for name, schema in TABLES.items():
         table = getattr(report, name)

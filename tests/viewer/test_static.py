@@ -30,7 +30,7 @@ def inflated(text: str) -> bytes:
 
 
 def parts(html: str) -> list[str]:
-    """What a page knows, as it holds it: first the list, then bundles of answers."""
+    """Data of a page, as it holds it: first the list, then bundles of answers."""
     found = re.search(r'<script type="application/json" id="abele-frozen">(.*?)</script>', html, re.S)
     assert found is not None
     content: list[str] = json.loads(found[1])
@@ -38,7 +38,7 @@ def parts(html: str) -> list[str]:
 
 
 def known(html: str) -> dict[str, Any]:
-    """What a page knows; answers by address, each as bundle, first byte, size."""
+    """Data of a page; answers by address, each as bundle, first byte, size."""
     content: dict[str, Any] = json.loads(inflated(parts(html)[0]))
     return content
 

@@ -102,7 +102,7 @@ def ask(report: Report | Opened, question: str, **params: object) -> Answer:
 
 
 def painted(report: Report, group: int, total: int) -> np.ndarray:
-    """What a group does in each cycle, as an index into PARTS, -1 where it waits: cycle by cycle."""
+    """Activity of a group in each cycle, as an index into PARTS, -1 where it waits: cycle by cycle."""
     found = np.full(total, -1)
     steps, parts = report.steps, parts_of_steps(report)
     spans = report.spans

@@ -43,7 +43,7 @@ _RATES = ("modelled", "measured", "low", "high", "device", "link", "loader")
 
 @dataclass(frozen=True)
 class Demo:
-    """What a demo shows, and the packages that it needs."""
+    """Description of a demo, and the packages that it needs."""
 
     about: str
     needs: tuple[str, ...] = ("torch",)

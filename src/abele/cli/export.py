@@ -62,7 +62,7 @@ def export(
 
 
 def is_trace(file: Path) -> bool:
-    """True for traces and folders of them, False for reports and what is neither."""
+    """True for traces and folders of them, False for reports and anything else."""
     from abele.trace import ENDING
 
     name = file.name.lower()

@@ -85,7 +85,7 @@ def fit(
 
 
 def show(found: Fit, *, code: bool) -> None:
-    """Print what was found for people."""
+    """Print the result for people."""
     from abele.fitting import fitted_text
 
     out = console()
@@ -110,7 +110,7 @@ def _known(name: str) -> _Named:
 
 
 def _from_file(name: str) -> _Named:
-    """What the function returns that ``path:function`` names.
+    """Result of the function that ``path:function`` names.
 
     Raises:
         FileFormatError: There is no such file or function, or it returns something else.
@@ -165,7 +165,7 @@ def _loaded(path: Path) -> Any:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str, float], None]]:
-    """What is being done, on standard error, where that is a terminal."""
+    """Report of progress on standard error, where that is a terminal."""
     out = console(progress_only=True)
     if not out.is_terminal:
         yield lambda _what, _part: None

@@ -1,4 +1,4 @@
-"""``abele hosts``: the host computers that there are, or every constant of one."""
+"""``abele hosts``: the host computers known, or every constant of one."""
 
 from __future__ import annotations
 

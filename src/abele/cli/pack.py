@@ -19,7 +19,7 @@ from abele.words import counted
 
 _DEPTHS = (1, 2, 3, 4, 8, 16)
 _DEPTH_TOLERANCE = 0.0002
-"""How far from its bound a row of the table of depths may be: two in ten thousand do not show in its figures."""
+"""Distance from its bound that a row of the depth table may have: two in ten thousand do not show in its figures."""
 
 
 def pack_command(
@@ -101,7 +101,7 @@ def _at_depth(histogram: SizeHistogram, capacity: int, depth: int | None, before
 def as_json(
     plan: PackingPlan, rows: list[DepthRow], machine: System, overhead: float | None, top: int
 ) -> dict[str, Any]:
-    """All of it for programs."""
+    """The result as JSON, for programs."""
     expected = expected_speed_up(plan, machine.title, overhead=overhead)
     return {
         **_figures(plan),

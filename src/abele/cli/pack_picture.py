@@ -1,4 +1,4 @@
-"""The picture of ``abele pack``: how long the sequences are, and what is wasted at each depth."""
+"""Picture of ``abele pack``: lengths of the sequences, and the waste at each depth."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _draw_lengths(axes: Axes, plan: PackingPlan) -> None:
 
 
 def _draw_waste(axes: Axes, by_depth: Sequence[tuple[str, PackingPlan]]) -> None:
-    """What each depth has of tokens and of padding."""
+    """Draw tokens and padding at each depth limit."""
     names = [name for name, _ in by_depth]
     real = np.array([plan.efficiency for _, plan in by_depth])
     rows = np.arange(len(names))[::-1]

@@ -142,7 +142,7 @@ def print_energy(loaded: Report, *, as_json: bool) -> None:
 
     Raises:
         InvalidOptionError: The report does not know the energies of its machine.
-        FileFormatError: What it says of them is damaged.
+        FileFormatError: The file's words about them are damaged.
     """
     found = loaded.energy
     if found is None:

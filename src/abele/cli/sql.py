@@ -47,7 +47,7 @@ def print_answer(report: Report, query: str, *, top: int, as_json: bool, as_csv:
 
 
 def _finite(value: Any) -> Any:
-    """A value as JSON has it: infinities and what is no number are null."""
+    """A value as JSON has it: infinities and NaN are null."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -1,4 +1,4 @@
-"""``abele systems``: the machines that there are, or every constant of one."""
+"""``abele systems``: the machines known, or every constant of one."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _scaled(value: float) -> str:
 
 
 def confidences(system: System) -> dict[str, int]:
-    """How many constants of a system are stated, derived, calibrated, guessed or the user's."""
+    """Number of constants of a system by confidence: stated, derived, calibrated, guessed or the user's."""
     found = [item.source.confidence for item in sources(system)]
     return {key: found.count(key) for key in CONFIDENCE if key in found}
 

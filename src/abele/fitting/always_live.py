@@ -1,4 +1,4 @@
-"""What is always live: weights, sums, state and code of every run of segments, tile by tile.
+"""Memory that is always live, tile by tile: weights, accumulators, state and code of every run of segments.
 
 It depends on neither what stages compute again nor, but for shares of the optimiser's state, on how many replicas there
 are; so many cases have it in common.
@@ -17,12 +17,12 @@ from abele.fitting.plan import StatePlace
 
 
 def always_live(costs: ChainCosts, tiles: int, state: StatePlace, state_share: float, *, functions: bool) -> AlwaysLive:
-    """What is always live.
+    """Always-live memory of every run of segments.
 
     Args:
-        costs: What the segments cost.
+        costs: Costs of the segments.
         tiles: Tiles of an IPU.
-        state: Where the optimiser's state is.
+        state: Place of the optimiser's state.
         state_share: The part of it that a replica has.
         functions: True if the machine holds equal segments of a stage once.
     """
@@ -38,7 +38,7 @@ def _always_live(
 
 @dataclass(frozen=True, eq=False)
 class AlwaysLive:
-    """What is always live; see :func:`always_live`."""
+    """Always-live memory of runs of segments; see :func:`always_live`."""
 
     costs: ChainCosts
     tiles: int
@@ -88,7 +88,7 @@ class AlwaysLive:
         return np.asarray(always + uniform[:, None], np.int64)
 
     def _spared(self, parameter: Borrowed, begin: int) -> int:
-        """Bytes on each tile that a stage need not have of a parameter that an earlier segment reads, too."""
+        """Bytes per tile that a stage saves on a parameter shared with an earlier segment."""
         here = parameter.weight_bytes if parameter.owner >= begin else 0
         return (here + self._rest(parameter)) // self.tiles
 

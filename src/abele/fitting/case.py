@@ -1,4 +1,4 @@
-"""Cases: one number of IPUs to a replica, one micro-batch and one choice of what is computed again.
+"""Cases of a search: one number of IPUs per replica, one micro-batch and one choice of recomputation.
 
 What changes nothing but memory moves only as far as it has to: the code of equal layers is shared, and the optimiser's
 state is sharded or leaves the chip, where a plan does not fit otherwise, or its products would plan with less memory.
@@ -28,14 +28,14 @@ Found = tuple[Spreading, Estimate]
 
 @dataclass
 class Case:
-    """What is known of a case.
+    """One case of a search: its base plan, and the best plan found.
 
     Attributes:
-        space: What is searched.
+        space: The plans to search.
         plan: The plan without cuts, on which all memory lies as usual.
         is_free: True if the batch may be any.
         found: The best plan that fits.
-        miss: Where none does, the one that comes nearest.
+        miss: Nearest miss where no plan fits.
     """
 
     space: FitSpace
@@ -48,7 +48,7 @@ class Case:
         """Look for the best plan.
 
         Args:
-            costs: What segments cost, by the share of a tile's memory that products plan with.
+            costs: Costs of segments, by the proportion of a tile's memory that products plan with.
         """
         self.found, self.miss = None, None
         for plan, stages in self._ways(costs):
@@ -83,7 +83,7 @@ class Case:
         return Stages.of(plan, costs, self.space.system, hosts_apart=apart)
 
     def _states(self, costs: ChainCosts) -> list[StatePlace]:
-        """Where the optimiser's state may be; on the chip where it can be nowhere else."""
+        """Places for the optimiser's state; on the chip where it can be nowhere else."""
         has_state = costs.training and any(s.state_bytes for s in costs.segments)
         possible = [
             state
@@ -101,7 +101,7 @@ class Case:
         return [plan, replace(plan, shared_functions=True)] if repeated else [plan]
 
     def _nearest(self, costs: Mapping[float | None, ChainCosts]) -> Miss:
-        """The cuts that come nearest to fitting, with the stage that lacks most."""
+        """Cuts nearest to fitting, with the stage that lacks most."""
         *_, state = self._states(next(iter(costs.values())))
         ways = [(p, self._stages(p, costs)) for p in self._sharing(replace(self.plan, state=state), costs)]
         return min((missed(nearest_cuts(*way), way[1]) for way in ways), key=lambda miss: miss.lacking_bytes)
@@ -112,7 +112,7 @@ def missed(plan: Spreading, stages: Stages) -> Miss:
 
     Args:
         plan: The plan with cuts.
-        stages: What its stages cost.
+        stages: Costs of its stages.
     """
     by_ipu = ipu_bytes(plan, stages)
     stage = int(np.argmax(by_ipu))
@@ -129,7 +129,7 @@ def missed(plan: Spreading, stages: Stages) -> Miss:
 
 
 def _parts(plan: Spreading, stages: Stages, stage: int) -> dict[str, int]:
-    """What fills the fullest tile of a stage, most first; what lies evenly on tiles as its mean."""
+    """Largest parts of the fullest tile of a stage, most first; evenly spread data counts as its mean."""
     on, n = stages.on(plan, plan.ipu_of(stage)), plan.stages
     begin, end = plan.bounds(stages.costs.count)[stage]
     held, memory = on.costs.segments[begin:end], on.memory

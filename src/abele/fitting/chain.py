@@ -20,7 +20,7 @@ from abele.parallel.network import differentiable
 from abele.parallel.registry import RULES
 
 _HEAVY = ("look_up", "update_rows", "call", "loop", "while", "checkpoint", "safe_softmax")
-"""Kinds that make a segment worth its own stage besides those that libraries plan."""
+"""Kinds besides planned products that make a segment worth its own stage."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +31,7 @@ class ChainSegment:
         begin: The first op.
         end: One past the last.
         module: The submodule that it begins with; empty at the start of a network, or where none is known.
-        entering: What crosses the border before it, in the order in which it was made.
+        entering: Values that cross the border before it, in the order in which they were made.
     """
 
     begin: int
@@ -100,7 +100,7 @@ def chain_of(
 
 
 def _worthy(net: Network, cuts: Sequence[int], fixed: frozenset[Value]) -> list[int]:
-    """The cuts after which there is work to do, and before which as well."""
+    """Cuts with work both before and after them."""
     kept: list[int] = []
     for cut, end in pairwise([*cuts, len(net.ops)]):
         before = net.ops[kept[-1] if kept else 0 : cut]
@@ -145,7 +145,7 @@ def _module_starts(ops: Sequence[NetworkOp], starts: Collection[str] | None) -> 
 
 
 def _crossings(net: Network, fixed: frozenset[Value]) -> list[tuple[Value, ...]]:
-    """For each op what is made before it, changes with each micro-batch, and is read by it or after it."""
+    """Values made before each op that change with each micro-batch and are read by the op or after it."""
     made: dict[Value, int] = {}
     last: dict[Value, int] = {}
     inputs = set(net.inputs)

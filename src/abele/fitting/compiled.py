@@ -99,7 +99,7 @@ def placed(plan: Spreading, net: Network, chain: SegmentChain) -> Network:
 
 
 def _with_shares(plan: Spreading, net: Network) -> Network:
-    """``net`` with the share of memory that products plan with, which each IPU has of its own."""
+    """Set in ``net`` the proportion of memory that products plan with, on each IPU its own."""
     if not plan.plans_smaller:
         return net
 

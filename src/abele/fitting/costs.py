@@ -21,11 +21,11 @@ from abele.parallel import Group, Optimiser
 
 @dataclass(frozen=True, eq=False)
 class ChainCosts:
-    """What the segments of a chain take.
+    """Costs of the segments of a chain.
 
     Attributes:
         chain: The chain.
-        segments: What each segment costs.
+        segments: Costs of each segment.
         kinds: A number for each segment, equal for equal ones.
         groups: Optimisers and the parameters that they update; None for inference.
         arrays: Bytes by name of the field, int64[segments, columns].
@@ -88,7 +88,7 @@ def fullest_columns(rows: Bytes) -> npt.NDArray[np.intp]:
 
 @dataclass(frozen=True)
 class Borrowed:
-    """A parameter that an earlier segment reads as well, as embeddings that decide between tokens.
+    """Parameter shared with an earlier segment, as embeddings that also decide between tokens.
 
     Attributes:
         owner: The first segment that reads it.

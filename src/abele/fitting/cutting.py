@@ -26,7 +26,7 @@ def best_cuts(plan: Spreading, stages: Stages) -> Spreading | None:
 
     Args:
         plan: The plan, with a stage for each IPU.
-        stages: What its stages cost.
+        stages: Costs of its stages.
     """
     if plan.ipus == 1:
         return _undivided(plan, stages)
@@ -83,7 +83,7 @@ class _Cutter:
 
     Attributes:
         plan: The plan.
-        stages: What its stages cost.
+        stages: Costs of its stages.
     """
 
     plan: Spreading

@@ -16,23 +16,26 @@ from abele.parallel.ticks import Ticks
 
 
 def estimated(plan: Spreading, stages: Stages) -> Estimate:
-    """What a plan is expected to cost.
+    """Estimated cost of a plan.
 
     Args:
         plan: The plan.
-        stages: What its stages cost.
+        stages: Costs of its stages.
     """
     costs, system, n = stages.costs, stages.system, plan.stages
     bounds = plan.bounds(costs.count)
     on = [stages.on(plan, plan.ipu_of(stage)) for stage in range(n)]
+    # A stage's time has its forward and its backward pass, as both are on one IPU.
     passes = works(plan, stages)
     meeting = stages.usual.cycles.meeting
     own = [work.busy_cycles(meeting, apart=True) for work in passes]
     by_stage = own[:n]
     for stage in range(n - 1 if costs.training else 0):
         by_stage[stage] += own[2 * (n - 1) - stage]
+    # Ticks of all micro-batches with filling and emptying; between them stages hand over.
     exchange = transfer_cycles(transfers(plan, stages), plan.ipus, system) if n > 1 else 0
     ticks, full = _ticks(plan, passes, exchange, meeting, apart=stages.hosts_apart)
+    # Once per update: sums over replicas IPU by IPU, updates on all IPUs at once, and state to and from DRAM.
     gradients = _by_ipu(plan, [sum(s.gradient_bytes for s in costs.segments[b:e]) for b, e in bounds])
     all_reduce = all_reduce_cycles(gradients, plan.replicas, system)
     updates = _by_ipu(plan, [of.update_cycles(b, e) for of, (b, e) in zip(on, bounds, strict=True)])
@@ -56,7 +59,9 @@ def estimated(plan: Spreading, stages: Stages) -> Estimate:
 
 
 def transfers(plan: Spreading, stages: Stages) -> list[Transfer]:
-    """What a replica sends in each tick: activations one way, gradients the other, and gradients of shared weights."""
+    """Transfers of a replica in each tick: activations one way, gradients the other, and gradients of shared
+    weights.
+    """
     found: list[Transfer] = []
     costs = stages.costs
     for stage, cut in enumerate(plan.cuts, 1):
@@ -73,7 +78,7 @@ def transfers(plan: Spreading, stages: Stages) -> list[Transfer]:
 
 
 def works(plan: Spreading, stages: Stages) -> list[StageWork]:
-    """What each stage of both passes does in a tick, by its number."""
+    """Work of each stage of both passes in a tick, by its number."""
     n, bounds = plan.stages, plan.bounds(stages.costs.count)
     on = [stages.on(plan, plan.ipu_of(stage)).cycles for stage in range(n)]
     if n == 1:

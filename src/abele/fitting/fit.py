@@ -16,10 +16,10 @@ from abele.fitting.space import FitSpace, Model
 
 @dataclass(frozen=True, kw_only=True)
 class Fitted:
-    """What fitting a model to a machine found.
+    """Result of fitting a model to a machine.
 
     Attributes:
-        space: What was searched.
+        space: The plans that were searched.
         ranking: Plans that fit, the fastest first.
         misses: The nearest plan for each number of IPUs and micro-batch with which none fits.
         smallest: The number of IPUs of the smallest replica that fits.
@@ -54,8 +54,8 @@ def fit_network(
 
     Args:
         model_of: Gives the model for a size of the micro-batch.
-        space: What is searched.
-        check: How many of the fastest plans are compiled as a whole, to set the figures side by side.
+        space: Plans to search.
+        check: Number of the fastest plans that are compiled as a whole, to set the figures side by side.
         progress: Called with what is done and the part of it that is.
 
     Raises:

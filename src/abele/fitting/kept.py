@@ -1,4 +1,4 @@
-"""Costs on disk: what was measured once is found again by what it was measured of, and by the code of this package.
+"""Costs on disk: measured ones are found again by their segment, and by the code of this package.
 
 They are objects of the cache of compiled code (:mod:`abele.llvm.cache`), which checks that they are whole, keeps to its
 limit, and removes first what was not used for longest.

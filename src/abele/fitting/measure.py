@@ -44,7 +44,7 @@ _CODE = ("vertex_state", "control_code", "exchange_code")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SegmentCosts:
-    """What a segment costs on one IPU; arrays have an entry for each tile, int64[tiles], in bytes.
+    """Costs of a segment on one IPU; arrays have an entry for each tile, int64[tiles], in bytes.
 
     Attributes:
         forward_cycles: The forward pass of one micro-batch.
@@ -57,7 +57,7 @@ class SegmentCosts:
         vertex_code: Codelets.
         overhead: Stacks and stream buffers.
         peak: Temporaries of a micro-batch at their peak, without accumulators.
-        saved_bytes: What the forward pass leaves for the backward pass, over all tiles.
+        saved_bytes: Bytes that the forward pass leaves for the backward pass, over all tiles.
         inputs: Bytes of each input that the host sends for a micro-batch.
         outputs: Bytes of each result that the host gets of a micro-batch; of training only the last one's, so none.
         gradient_bytes: Gradients that are summed over replicas, over all tiles.
@@ -96,11 +96,11 @@ class SegmentCosts:
 def measured(
     segment: SegmentNetwork, settings: Settings, system: System, *, progress: Progress | None = None
 ) -> SegmentCosts:
-    """What a segment costs: it is compiled, unless that was done before.
+    """Costs of a segment: it is compiled, unless that was done before.
 
     Args:
         segment: The segment.
-        settings: How products are planned; its machine is not looked at.
+        settings: Planning of products; its machine is not looked at.
         system: The machine, of which one IPU is used.
         progress: Called with the stage of compiling, and the part of it that is done.
 
@@ -163,7 +163,7 @@ def _measured(segment: SegmentNetwork, settings: Settings, progress: Progress) -
 
 
 def _marked(op: NetworkOp) -> NetworkOp:
-    """An op under a name that says which pass it belongs to."""
+    """Copy of an op whose name begins with its pass."""
     path = "/".join(filter(None, (op.stage.name.lower(), op.debug.path)))
     return replace(op, debug=replace(op.debug, path=path, name=op.debug.name or op.kind))
 

@@ -1,4 +1,4 @@
-"""Misses: what is said of plans that do not fit, and what would help where none does."""
+"""Misses: the words about plans that do not fit, and remedies where none does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OF_STAGE = ("weights", "sums of gradients", "optimiser state", "code")
 
 
 def nearest_of_each(search: FitSearch) -> list[Miss]:
-    """For each number of IPUs and micro-batch that no plan fits, the miss that lacks least."""
+    """Smallest miss for each number of IPUs and micro-batch that no plan fits."""
     fitting = {(plan.ipus, plan.micro_batch) for plan, _ in search.found}
     found: dict[tuple[int, int], Miss] = {}
     for miss in search.misses:
@@ -51,7 +51,7 @@ def _where(miss: Miss, chain: SegmentChain) -> str:
 
 
 def nothing_fits(search: FitSearch) -> FittingError:
-    """The error of a search that found nothing: what comes nearest for each number of IPUs, and what would help."""
+    """Error of a search without a plan: the nearest ones for each number of IPUs, and remedies."""
     space = search.space
     if not search.misses:
         segments = max((len(c.segments) for c in search.chains.values()), default=0)
@@ -80,7 +80,7 @@ def nothing_fits(search: FitSearch) -> FittingError:
 
 
 def _help(search: FitSearch, nearest: Miss) -> Iterator[str]:
-    """What would make the nearest plan fit, or comes closest to that."""
+    """Remedies that make the nearest plan fit, or come closest to that."""
     space, plan = search.space, nearest.plan
     chain, model = search.chains[plan.micro_batch], search.models[plan.micro_batch]
     begin, end = plan.bounds(len(chain.segments))[nearest.stage]

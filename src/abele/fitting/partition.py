@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 Costs = npt.NDArray[np.int64]
 NEVER = np.int64(1) << 60
-"""What something that cannot be costs."""
+"""Cost of an impossible choice."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Partition:
 
     Attributes:
         cuts: The first segment of each stage but the first.
-        slowest: What the slowest stage costs, or first and last together.
+        slowest: Cost of the slowest stage, or of first and last together.
     """
 
     cuts: tuple[int, ...]
@@ -34,13 +34,13 @@ class Partition:
 
 
 def partition(stages: int, middle: Callable[[int], Costs], ends: Costs) -> Partition | None:
-    """The cuts with the least cost of what costs most; None where there are none.
+    """Cuts with the least cost of the costliest stage; None where there are none.
 
     Args:
-        stages: How many there are, at least two.
+        stages: Number of stages, at least two.
         middle: For a stage that is neither first nor last, its cost for each run of segments, int64[segments + 1,
             segments + 1]; :data:`NEVER` where it does not fit.
-        ends: What the first stage up to a segment and the last one from a segment on cost together, int64[segments,
+        ends: Cost of the first stage up to a segment and the last one from a segment on together, int64[segments,
             segments].
     """
     count = len(ends)

@@ -1,4 +1,4 @@
-"""Plans: one way to spread a model over a machine, and what it is expected to cost."""
+"""Plans: one way to spread a model over a machine, with its expected cost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Recomputation(StrEnum):
-    """What a stage computes again in its backward pass.
+    """Activations that a stage computes again in its backward pass.
 
     ``NOTHING``: all that the backward pass reads is kept. ``STAGES``: what enters a stage is kept, all else is computed
     again at once. ``SEGMENTS``: what enters each segment is kept (a checkpoint), and one segment at a time is computed
@@ -21,7 +21,7 @@ class Recomputation(StrEnum):
 
 
 class StatePlace(StrEnum):
-    """Where the optimiser's state is: whole on each replica, a share of it on each, or in streaming memory."""
+    """Place of the optimiser's state: whole on each replica, a share of it on each, or in streaming memory."""
 
     ON_CHIP = "on chip"
     SHARDED = "sharded"
@@ -50,8 +50,8 @@ class Spreading:
         accumulation: Micro-batches of a replica whose gradients make one update; for inference, of one run.
         cuts: The first segment of each stage but the first.
         returns: True if the last stage is on the first IPU, beside the first stage.
-        recompute: What stages compute again.
-        state: Where the optimiser's state is.
+        recompute: Activations that stages compute again.
+        state: Place of the optimiser's state.
         proportions: For each IPU the share of a tile's memory that products plan with, None for the libraries' own;
             empty where all have that.
         shared_functions: True if the machine holds one copy of the code of equal segments of a stage.
@@ -103,7 +103,7 @@ class Spreading:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """What a plan is expected to cost.
+    """Expected cost of a plan.
 
     Attributes:
         cycles: One update, or for inference one run.
@@ -113,10 +113,10 @@ class Estimate:
         all_reduce_cycles: Sums of gradients over replicas.
         update_cycles: Updates of the weights on the IPU that takes longest.
         streaming_cycles: The optimiser's state from streaming memory and back.
-        ramp_cycles: What ticks in which the pipeline fills and empties take besides those of as many full ones as there
-            are micro-batches.
+        ramp_cycles: Extra cycles of ticks in which the pipeline fills and empties, over those of as many full ones as
+            there are micro-batches.
         ipu_bytes: Bytes on the fullest tile of each IPU.
-        available_bytes: What a tile has.
+        available_bytes: Bytes that a tile has.
         samples_per_second: Of all replicas.
     """
 
@@ -133,7 +133,7 @@ class Estimate:
     samples_per_second: float
 
     def shares(self, plan: Spreading) -> dict[str, float]:
-        """IPU cycles for each sample, by what they are spent on; together they are all that the IPUs in use have."""
+        """IPU cycles per sample, by use; together they are all cycles of the IPUs in use."""
         per_sample = plan.num_ipus / plan.batch
         rounds, mean = plan.accumulation, sum(self.stage_cycles) / plan.ipus
         return {
@@ -153,9 +153,9 @@ class Ranked:
 
     Attributes:
         plan: The plan.
-        estimate: What it is expected to cost.
+        estimate: Expected cost of it.
         reason: Why it is not the best; empty for the one that is.
-        compiled: What compiling it for real came to, where that was done.
+        compiled: Result of compiling it for real, where that was done.
     """
 
     plan: Spreading
@@ -166,15 +166,15 @@ class Ranked:
 
 @dataclass(frozen=True, kw_only=True)
 class Miss:
-    """A plan that does not fit, the one of its kind that comes nearest.
+    """Plan that comes nearest to fitting, of its kind.
 
     Attributes:
         plan: The plan.
         stage: The stage that lacks most.
-        needed_bytes: What the fullest tile of its IPU needs.
-        available_bytes: What a tile has.
+        needed_bytes: Bytes that the fullest tile of its IPU needs.
+        available_bytes: Bytes that a tile has.
         product_bytes: The most that temporaries of a product and what goes with it take, without activations.
-        parts: What fills that tile, in words, with bytes, most first.
+        parts: Parts of that tile's memory, in words, with bytes, most first.
     """
 
     plan: Spreading
@@ -186,12 +186,12 @@ class Miss:
 
     @property
     def lacking_bytes(self) -> int:
-        """What the tile lacks."""
+        """Bytes that the tile lacks."""
         return self.needed_bytes - self.available_bytes
 
     @property
     def largest(self) -> str:
-        """What fills the tile most, in words."""
+        """Largest parts of the tile's memory, in words."""
         return ", ".join(f"{name} {size / 1000:,.0f} KB" for name, size in list(self.parts.items())[:3] if size >= 500)
 
 

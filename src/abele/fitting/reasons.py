@@ -16,13 +16,13 @@ _WORDS = {
 
 
 def reason(plan: Spreading, estimate: Estimate, best: Spreading, best_estimate: Estimate) -> str:
-    """What a plan loses most time on, beside the best one.
+    """Largest losses of time of a plan beside the best one.
 
     Args:
         plan: The plan.
-        estimate: What it costs.
+        estimate: Its expected cost.
         best: The best plan.
-        best_estimate: What that costs.
+        best_estimate: The expected cost of that.
     """
     own, other = estimate.shares(plan), best_estimate.shares(best)
     whole = sum(other.values())

@@ -1,7 +1,7 @@
-"""Search: which micro-batches and cases are looked at, and what is compiled for that.
+"""Search: the micro-batches and cases to try, and the segments compiled for that.
 
-Kinds of segments are compiled with the libraries' own share of a tile's memory for products, and again with smaller
-ones as long as there is a case that does not fit, and that products with less memory might let fit.
+Kinds of segments are compiled with the libraries' own proportion of a tile's memory for products. They are compiled
+again with smaller ones as long as products with less memory might let a further case fit.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ SAVED = 0.5
 
 @dataclass
 class FitSearch:
-    """A search that is going on: what was measured, what fits and what does not.
+    """A running search: measured costs, fitting plans and misses.
 
     Attributes:
-        space: What is searched.
+        space: Plans to search.
         model_of: Gives the model for a micro-batch size.
         progress: Called with what is done and the part of it that is.
     """
@@ -45,12 +45,12 @@ class FitSearch:
 
     @property
     def found(self) -> list[Found]:
-        """The best plan of each case that has one that fits."""
+        """Best plan of each case, for cases with plans that fit."""
         return [case.found for case in self.cases if case.found is not None]
 
     @property
     def misses(self) -> list[Miss]:
-        """For each other case what comes nearest."""
+        """Nearest miss of each case without a plan that fits."""
         return [case.miss for case in self.cases if case.miss is not None]
 
     def run(self) -> None:
@@ -119,7 +119,7 @@ class FitSearch:
                 yield Case(self.space, plan, is_free=not accumulation)
 
     def _recompute(self, ipus: int, *, training: bool) -> Iterator[Recomputation]:
-        """What there is to compute again: on one IPU, and without a backward pass, nothing."""
+        """Choices of recomputation: on one IPU, and without a backward pass, none."""
         for choice in self.space.recompute:
             if choice == Recomputation.NOTHING or (ipus > 1 and training):
                 yield choice
@@ -151,5 +151,5 @@ def _of_part(progress: Progress, what: str, stage: str, done: float) -> None:
 
 
 def _may_fit(case: Case) -> bool:
-    """True if a case does not fit, and products with less memory may save what is lacking."""
+    """True if a case does not fit, and products with less memory may save enough."""
     return case.miss is not None and case.miss.lacking_bytes <= SAVED * case.miss.product_bytes

@@ -1,4 +1,4 @@
-"""A segment as a network of its own, which is compiled to find what it costs.
+"""A segment as a network of its own, which is compiled to find its cost.
 
 What enters the segment is an input; so is the gradient of what leaves it, and the gradient of what enters is an output.
 Parameters are numbered, and random ops too: segments that do the same are equal networks, and are compiled once.
@@ -20,7 +20,7 @@ from abele.parallel.passes.differentiate import Differentiate
 from abele.parallel.registry import RULES
 
 CROSSING = "crossing/"
-"""What the names of values begin with that come from other segments or go to them."""
+"""Prefix of the names of values that come from other segments or go to them."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class SegmentNetwork:
     """A segment by itself; equal ones do the same.
 
     Attributes:
-        forward: What runs forward.
+        forward: Network of the forward pass.
         training: The same with a loss whose gradient by what leaves is what the host says; None for inference.
         trained: For each optimiser the parameters that it updates, by name.
         num_results: Outputs that are the model's own; those that go to other segments follow.
@@ -74,6 +74,7 @@ def segment_network(chain: SegmentChain, number: int, groups: Sequence[Group] | 
         groups: Optimisers and the parameters that they update; None for inference.
     """
     net, segment = chain.net, chain.segments[number]
+    # Ops before the segment that make values known to be fixed, such as masks, are repeated in it.
     inside = net.ops[segment.begin : segment.end]
     made = {v for op in inside for v in op.outputs}
     read = dict.fromkeys(v for op in inside for v in op.inputs if v not in made)
@@ -82,6 +83,7 @@ def segment_network(chain: SegmentChain, number: int, groups: Sequence[Group] | 
     ops = [*before, *inside]
     made |= {v for op in before for v in op.outputs}
     read = dict.fromkeys(v for op in ops for v in op.inputs if v not in made)
+    # Values that enter get names by their order, so that equal segments become equal networks.
     names = _Renamed(net, segment.entering, chain.flowing)
     values = {v: names.of(v) for v in read}
     following = chain.segments[number + 1].entering if number + 1 < len(chain.segments) else ()
@@ -94,6 +96,7 @@ def segment_network(chain: SegmentChain, number: int, groups: Sequence[Group] | 
         for g in groups
         if any(p in values for p in g.parameters)
     )
+    # The last segment has the loss; others get gradients of their results from outside.
     flowing = [
         forward.outputs[len(forward.outputs) - len(leaving) + n] for n, v in enumerate(leaving) if v in chain.flowing
     ]
@@ -122,7 +125,7 @@ class _Renamed:
 
 
 def _network(net: Network, ops: Sequence[NetworkOp], values: dict[Value, Value], leaving: Sequence[Value]) -> Network:
-    """Some ops as a network that reads ``values`` in place of what they read."""
+    """Some ops as a network, with ``values`` in place of their operands from outside."""
     made = {v for op in ops for v in op.outputs}
     first = min((op.attrs[name] for op in ops for name in ("modifier", "random") if name in op.attrs), default=0)
     # Names of what ops make are those of the model's variables, which differ from layer to layer.
@@ -159,7 +162,7 @@ def _counted_from(op: NetworkOp, first: int) -> FrozenDict[str, Any]:
 
 
 def _with_gradients(net: Network, leaving: Sequence[Value]) -> Network:
-    """``net`` with a loss of which the gradient by each value that leaves is an input."""
+    """Add a loss to ``net`` whose gradients by leaving values are inputs."""
     made = NetworkBuilder.of(net)
     for number, value in enumerate(leaving):
         gradient = made.input(value.shape, value.dtype, f"{CROSSING}gradient{number}")
@@ -171,7 +174,7 @@ def _with_gradients(net: Network, leaving: Sequence[Value]) -> Network:
 
 @dataclass(frozen=True)
 class _CrossingGradients(Pass):
-    """What enters is an input from here on, and its gradient leaves."""
+    """Make entering values inputs, and their gradients outputs."""
 
     name: ClassVar[str] = "crossing-gradients"
 

@@ -29,7 +29,7 @@ class Model:
 
 @dataclass(frozen=True, kw_only=True)
 class FitSpace:
-    """What is searched.
+    """Plans to search.
 
     Attributes:
         system: The machine.
@@ -37,9 +37,9 @@ class FitSpace:
         micro_batches: Sizes of the micro-batch, ascending.
         first: The size to begin with, from which others are tried while that pays; None to try all.
         proportions: Shares of a tile's memory that products plan with, most first.
-        recompute: What stages may compute again.
-        states: Where the optimiser's state may be, the nearest first.
-        settings: How networks are compiled.
+        recompute: Choices of activations that stages may compute again.
+        states: Places for the optimiser's state, the nearest first.
+        settings: Settings with which networks are compiled.
         starts: Module paths at which a stage may begin; None where it may begin anywhere.
     """
 

@@ -19,12 +19,12 @@ Table = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StageCycles:
-    """What every run of segments takes as a stage of a pipeline, or as all of one.
+    """Cycles of every run of segments as a stage of a pipeline, or as all of one.
 
     Attributes:
-        costs: What the segments cost.
+        costs: Costs of the segments.
         system: The machine.
-        recompute: What stages compute again.
+        recompute: Activations that stages compute again.
         ipus: IPUs of a replica.
         replicas: Replicas, which share the host.
         functions: True if the machine holds equal segments of a stage once.
@@ -53,17 +53,17 @@ class StageCycles:
         return self._leaving.of(begin, end)
 
     def forward_work(self, begin: int, end: int, ipu: int, rows: int) -> StageWork:
-        """What a stage does forward, with ``rows`` micro-batches on their way behind it."""
+        """Work of a forward stage, with ``rows`` micro-batches on their way behind it."""
         cycles = int(self._forward[begin, end] + (self._ring[begin, end] if rows else 0))
         return StageWork(ipu, self.entering(begin, end), cycles, self.leaving(begin, end))
 
     def backward_work(self, begin: int, end: int, ipu: int, rows: int) -> StageWork:
-        """What its backward stage does."""
+        """Work of its backward stage."""
         cycles = int(self._back[begin, end] + (self._ring[begin, end] if rows else 0))
         return StageWork(ipu, (0, 0), cycles, (0, 0))
 
     def last_work(self, begin: int, end: int, ipu: int) -> StageWork:
-        """What the last stage does, forward and backward."""
+        """Work of the last stage, forward and backward."""
         copies = int(self._copies[begin, end]) if self.costs.training else 0
         cycles = int(self._forward[begin, end] + self._backward[begin, end]) + copies
         return StageWork(ipu, self.entering(begin, end), cycles, self.leaving(begin, end))

@@ -27,8 +27,8 @@ def row_tables(costs: ChainCosts, recompute: Recomputation) -> Table:
     """Bytes of one micro-batch on its way between a stage and its backward stage, of every run of segments.
 
     Args:
-        costs: What the segments cost.
-        recompute: What stages compute again.
+        costs: Costs of the segments.
+        recompute: Activations that stages compute again.
 
     Returns:
         int64[segments + 1, segments + 1], by first segment and one past the last; over all tiles.
@@ -53,7 +53,7 @@ def whole_temporaries(costs: ChainCosts, tiles: int) -> list[Bytes]:
     """Bytes at the peak of a micro-batch where all that it leaves for its backward pass is live at once.
 
     Args:
-        costs: What the segments cost.
+        costs: Costs of the segments.
         tiles: Tiles of an IPU.
 
     Returns:
@@ -70,13 +70,13 @@ def whole_temporaries(costs: ChainCosts, tiles: int) -> list[Bytes]:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StageMemory:
-    """What every run of segments needs as a stage of a pipeline, or as all of one.
+    """Memory of every run of segments as a stage of a pipeline, or as all of one.
 
     Attributes:
-        costs: What the segments take.
+        costs: Costs of the segments.
         system: The machine.
-        recompute: What stages compute again.
-        state: Where the optimiser's state is.
+        recompute: Activations that stages compute again.
+        state: Place of the optimiser's state.
         replicas: Replicas, which sum gradients and may share the state.
         functions: True if the machine holds equal segments of a stage once.
         collective_code: Bytes on a tile of the code that sums gradients over replicas.
@@ -92,7 +92,7 @@ class StageMemory:
 
     @property
     def available_bytes(self) -> int:
-        """What a tile has."""
+        """Bytes that a tile has."""
         return self.system.ipu.tile.usable_bytes
 
     @cached_property
@@ -143,7 +143,7 @@ class StageMemory:
         return int(found.max())
 
     def product_bytes(self, begin: int, end: int) -> int:
-        """Temporaries of a stage on the tile that has most of them, without what is kept for the backward pass."""
+        """Temporaries of a stage on the tile with most of them, without tensors kept for the backward pass."""
         return int(self.costs.arrays["peak"][begin:end].max())
 
     def code_bytes(self, begin: int, end: int) -> int:
@@ -185,7 +185,7 @@ class StageMemory:
             return np.asarray(np.maximum.accumulate(arrays["peak"][begin:], axis=0))
         if self.recompute == Recomputation.STAGES:
             return self._whole_temporaries(begin)
-        # What a ring held of the micro-batch is read at once.
+        # A ring's row of the micro-batch is read at once.
         read = self.rows_on_tile[begin, begin + 1 :]
         return np.asarray(np.maximum.accumulate(arrays["peak"][begin:], axis=0) + read[:, None])
 

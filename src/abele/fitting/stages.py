@@ -15,10 +15,10 @@ from abele.machine import System
 
 @dataclass(frozen=True, eq=False)
 class StageCosts:
-    """What every run of segments costs as a stage of a pipeline, or as all of one.
+    """Costs of every run of segments as a stage of a pipeline, or as all of one.
 
     Attributes:
-        costs: What the segments cost.
+        costs: Costs of the segments.
         memory: Bytes.
         cycles: Cycles.
     """
@@ -37,7 +37,7 @@ class Stages:
     """The same for each share of a tile's memory.
 
     Attributes:
-        by_proportion: What stages cost whose products plan with a share, the libraries' own first.
+        by_proportion: Costs of stages by the proportion that products plan with, the libraries' own first.
         hosts_apart: True if IPUs meet the host without one another.
     """
 
@@ -48,11 +48,11 @@ class Stages:
     def of(
         plan: Spreading, costs: Mapping[float | None, ChainCosts], system: System, *, hosts_apart: bool = False
     ) -> Stages:
-        """What stages cost.
+        """Costs of all stages of a plan.
 
         Args:
             plan: The plan, whose cuts are not looked at.
-            costs: What segments cost, by the share of a tile's memory.
+            costs: Costs of segments, by the proportion of a tile's memory that products plan with.
             system: The machine.
             hosts_apart: True if IPUs meet the host without one another.
         """
@@ -84,7 +84,7 @@ class Stages:
 
     @property
     def usual(self) -> StageCosts:
-        """What stages cost whose products plan with the libraries' own share."""
+        """Costs of stages whose products plan with the libraries' own proportion."""
         return next(iter(self.by_proportion.values()))
 
     @property
@@ -94,15 +94,15 @@ class Stages:
 
     @property
     def available_bytes(self) -> int:
-        """What a tile has."""
+        """Bytes that a tile has."""
         return self.usual.memory.available_bytes
 
     @property
     def costs(self) -> ChainCosts:
-        """What the segments cost with the libraries' own share."""
+        """Costs of the segments with the libraries' own proportion."""
         return self.usual.costs
 
     def on(self, plan: Spreading, ipu: int) -> StageCosts:
-        """What stages cost on an IPU of a plan."""
+        """Costs of stages on an IPU of a plan."""
         share = plan.proportion_of(ipu)
         return self.usual if share is None else self.by_proportion[share]

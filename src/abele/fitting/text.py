@@ -146,7 +146,7 @@ def _stages(fitted: Fitted, ranked: Ranked) -> list[str]:
 
 
 def compared_words(ranked: Ranked) -> str:
-    """What was estimated beside what compiling the whole came to."""
+    """Estimate of a plan beside the result of compiling it whole, in words."""
     made, estimate = ranked.compiled, ranked.estimate
     assert made is not None
     if made.cycles is None:
@@ -205,7 +205,7 @@ def _compiled_dict(made: Compilation) -> dict[str, Any]:
 
 
 def fitted_dict(fitted: Fitted) -> dict[str, Any]:
-    """What was found as plain data."""
+    """Result of fitting as plain data."""
     return {
         "system": fitted.space.system.name,
         "batch": fitted.space.batch,

@@ -28,7 +28,7 @@ def transfer_cycles(transfers: Sequence[Transfer], ipus: int, system: System) ->
     """Cycles of one exchange of a pipeline.
 
     Args:
-        transfers: What a replica sends; replicas share no links.
+        transfers: Transfers of a replica; replicas share no links.
         ipus: IPUs of a replica.
         system: The machine.
 
@@ -46,7 +46,7 @@ def transfer_cycles(transfers: Sequence[Transfer], ipus: int, system: System) ->
 
 @dataclass(frozen=True)
 class CollectiveCosts:
-    """What summing the gradients of one IPU over replicas costs, which grows evenly with them.
+    """Costs of summing the gradients of one IPU over replicas, linear in their size.
 
     Attributes:
         start_cycles: Cycles without regard to their size.
@@ -60,7 +60,7 @@ class CollectiveCosts:
 
 
 _SMALL, _LARGE = 1 << 20, 1 << 23
-"""Bytes at which collectives are compiled to find what they cost."""
+"""Bytes of the collectives that are compiled to find their cost."""
 
 
 @lru_cache(maxsize=64)
@@ -69,7 +69,7 @@ def collective_costs(ipus: int, replicas: int, system: System, dtype: ElementTyp
 
     Args:
         ipus: IPUs of a replica.
-        replicas: How many sum.
+        replicas: Number of replicas that sum.
         system: The machine.
         dtype: Element type of the gradients.
     """
@@ -89,11 +89,11 @@ def collective_costs(ipus: int, replicas: int, system: System, dtype: ElementTyp
 
 
 def all_reduce_cycles(bytes_by_ipu: Sequence[int], replicas: int, system: System) -> int:
-    """Cycles of summing gradients over replicas, IPU after IPU: all are at the barrier of what leaves one.
+    """Cycles of summing gradients over replicas, IPU after IPU: all of them wait at the barriers of each.
 
     Args:
         bytes_by_ipu: Gradients on each IPU of a replica.
-        replicas: How many sum.
+        replicas: Number of replicas that sum.
         system: The machine.
     """
     if replicas == 1 or not any(bytes_by_ipu):
@@ -128,7 +128,7 @@ def ring_cycles(row_bytes: npt.NDArray[np.int64], system: System) -> npt.NDArray
     """
     if not row_bytes.any():
         return np.zeros_like(row_bytes)
-    # How long a row takes hardly depends on how many there are; two stand for all.
+    # The time per row hardly depends on their number; two stand for all.
     base, slope = _ring_costs(system, 2)
     cycles = np.ceil(base + slope * row_bytes / system.ipu.num_tiles).astype(np.int64)
     return np.where(row_bytes > 0, cycles, 0)
@@ -140,7 +140,7 @@ def streaming_cycles(units: Iterable[float], ipus: int, replicas: int, system: S
     Args:
         units: Bytes of each unit of one replica, which is on one of its IPUs.
         ipus: IPUs of a replica.
-        replicas: How many there are.
+        replicas: Number of replicas.
         system: The machine.
     """
     graph = Graph(system.with_ipus(ipus * replicas), replicas=replicas)
@@ -158,7 +158,7 @@ def stream_cycles(sizes: Sequence[int], ipus: int, replicas: int, system: System
     Args:
         sizes: Bytes of each, for one replica.
         ipus: IPUs of a replica.
-        replicas: How many there are.
+        replicas: Number of replicas.
         system: The machine.
     """
     used = system.with_ipus(ipus * replicas)
@@ -168,16 +168,16 @@ def stream_cycles(sizes: Sequence[int], ipus: int, replicas: int, system: System
 
 
 def meeting_cycles(ipus: int, replicas: int, system: System) -> int:
-    """Cycles of meeting the host, which streams that follow each other do once."""
+    """Cycles of one meeting with the host, which consecutive streams share."""
     return host_cycles(0, replicas, system.with_ipus(ipus * replicas))
 
 
 @dataclass(frozen=True)
 class StageWork:
-    """What a stage does in a tick.
+    """Work of a stage in a tick.
 
     Attributes:
-        ipu: Where.
+        ipu: The IPU that it runs on.
         entering: Streams from the host to it.
         cycles: Its own work.
         leaving: Streams to the host from it.
@@ -189,7 +189,7 @@ class StageWork:
     leaving: Streams
 
     def busy_cycles(self, meeting: int, *, apart: bool) -> int:
-        """What its IPU alone is busy for: where IPUs meet the host apart, with its streams."""
+        """Cycles that its IPU alone is busy: with its streams, where IPUs meet the host apart."""
         return self.cycles + (met(self.entering[0], meeting) + met(self.leaving[0], meeting) if apart else 0)
 
 

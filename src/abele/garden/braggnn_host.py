@@ -1,7 +1,7 @@
-"""How BraggNN's published rates were fed: a host, eight loader workers, and few large batches an epoch.
+"""Host of BraggNN's published rates: eight loader workers, and few large batches per epoch.
 
 The published figures are a whole script's: samples trained on per second of wall time. What is known of the script:
-eight workers of PyTorch's loader crop each patch out of a frame in Python, and ten device iterations a call make
+eight workers of PyTorch's loader crop each patch out of a frame in Python, and ten device iterations per call make
 batches of ten times the batch size, so that an epoch has 10, 5 or 2 of them. Scaling and augmentation had been moved to
 the device (GC-ANL), so that a sample costs a worker a crop and its part of joining a batch. That was measured here,
 with :class:`FrameCrops`; nothing is fitted to the published rates.
@@ -34,7 +34,7 @@ class PublishedScript(Spec):
         device_iterations: Weight updates of one call.
         training_samples: Samples of an epoch, before those that make no whole batch are left out.
         validation_samples: Samples of one pass of validation.
-        crop_seconds: What one sample costs a worker.
+        crop_seconds: Time that one sample costs a worker.
         crop_uncertainty: Factor within which that is.
         forward_proportion: Part of a weight update's time that a pass forward takes.
     """
@@ -58,7 +58,7 @@ class PublishedScript(Spec):
     forward_proportion: float = constant(guessed(1 / 3, "one of three products of each layer"))
 
     def loading(self, batch: int, sample_bytes: float) -> Loading:
-        """How an epoch of training is loaded for a batch size."""
+        """Loading of an epoch of training for a batch size."""
         samples = batch * self.device_iterations
         return cite(
             Loading,
@@ -73,13 +73,13 @@ class PublishedScript(Spec):
         )
 
     def validation(self, loading: Loading, batch: int) -> Loading:
-        """How a pass of validation is loaded, a batch a call."""
+        """Loading of a pass of validation, one batch per call."""
         return loading.evolve(samples_per_batch=batch, batches_per_epoch=max(self.validation_samples // batch, 1))
 
 
 @dataclass(frozen=True)
 class PublishedRate:
-    """What the model says of one published rate, in samples per second.
+    """Modelled range of one published rate, in samples per second.
 
     Attributes:
         report: The report with its loading.
@@ -93,7 +93,7 @@ class PublishedRate:
 
 
 def published_rate(report: Report, batch: int, sample_bytes: float, script: PublishedScript) -> PublishedRate:
-    """The rate of a script that trains with the program of a report, which takes ``device_iterations`` batches."""
+    """Rate of a script for the program of a report with ``device_iterations`` batches."""
     report = report.with_loading(script.loading(batch, sample_bytes))
     loading, device = report.loading, report.seconds(report.total_cycles)
     assert loading is not None

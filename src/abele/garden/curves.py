@@ -12,7 +12,7 @@ from abele.errors import MissingPackageError
 from abele.writing import writing
 
 MARKS = "o+x*"
-"""What stands for each curve in text; where curves meet, the last one is seen."""
+"""Letters of the curves in text; where curves meet, the last one is seen."""
 
 
 def text_plot(curves: Mapping[str, Float64], steps: Float64, *, width: int = 64, height: int = 14) -> str:

@@ -47,8 +47,8 @@ class ImportGraph:
 
     Attributes:
         modules: Dotted names.
-        features: How often each kind of syntax occurs, logarithms scaled to unit variance, [num_modules, num_kinds].
-        edges: Who imports and what is imported, both ways, [2, num_edges].
+        features: Frequency of each kind of syntax, logarithms scaled to unit variance, [num_modules, num_kinds].
+        edges: Importing and imported module, both ways, [2, num_edges].
         packages: Names of the classes.
         labels: Class of each module; -1 for those of small packages and those of none.
     """
@@ -115,7 +115,7 @@ def _absolute(node: ast.ImportFrom, file: LibraryModule) -> str:
 
 
 def syntax_features(files: Sequence[LibraryModule]) -> Float32:
-    """How often each kind of syntax but imports occurs in each file: logarithms, mean 0 and variance 1 over files."""
+    """Frequency of each kind of syntax but imports in each file: logarithms, mean 0 and variance 1 over files."""
     counts = [
         Counter(type(node).__name__ for node in ast.walk(file.tree) if not isinstance(node, IMPORTS)) for file in files
     ]

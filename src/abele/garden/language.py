@@ -24,7 +24,7 @@ from abele.garden.sources import LibraryModule, held_out_split, standard_library
 from abele.garden.training import Predictor, Training, WithLoss, options
 
 CHARACTERS = "\n" + "".join(chr(code) for code in range(32, 127)) + "\N{REPLACEMENT CHARACTER}"
-"""What the model knows: the last stands for all others."""
+"""Characters that the model knows: the last stands for all others."""
 CONTEXT = 128
 WIDTH = 128
 HEADS = 4
@@ -67,7 +67,7 @@ def windows(files: Sequence[LibraryModule], count: int, seed: int) -> Int64:
 
 
 class FollowingTable:
-    """How often each character followed the ones before it, blended from no context up to ``order - 1`` characters.
+    """Frequencies of characters after the ones before them, blended from no context up to ``order - 1`` characters.
 
     Args:
         text: The text that is counted, [num_windows, length].
@@ -208,7 +208,7 @@ def run(settings: DemoSettings, console: Console) -> DemoResult:
 
 
 TABLES = ("single characters", "pairs", "triples")
-"""What is counted of the training text, beside the model."""
+"""Names of the tables of counts in the training text, beside the model."""
 
 
 def bits_per_character(predict: Predictor, text: Int64) -> float:
@@ -220,7 +220,7 @@ def bits_per_character(predict: Predictor, text: Int64) -> float:
 
 
 def written(predict: Predictor, start: str, seed: int) -> str:
-    """What the model writes after ``start``, character by character, drawn by its odds."""
+    """Text that the model writes after ``start``, character by character, drawn by its odds."""
     generator = torch.Generator().manual_seed(seed)
     text = numbered(start).tolist()
     for _ in range(SAMPLE):

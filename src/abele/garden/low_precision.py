@@ -33,16 +33,17 @@ MASKED_SHARE = 0.15
 HELD_OUT_SHARE = 0.1
 NUM_HELD_OUT = 128
 BAR = 0.01
-"""How much higher than in float32 a final loss may be, relative to it."""
+"""Largest excess of a final loss over that in float32, relative to it."""
 GPT_RATES = TrainingRates(rate=8e-3, share=1.0)
 BERT_RATES = TrainingRates(rate=2e-3, share=1 / 3)
-"""Half the best rate of a grid of powers of two for the plain network in float32, and the better share of 1/3 and 1:
-docs/low_precision.md."""
+"""Half the best rate of a grid of powers of two for the plain network in float32. The share is the better of 1/3 and 1:
+docs/low_precision.md.
+"""
 
 
 @dataclass(frozen=True)
 class LowPrecisionSize:
-    """How large the networks and their training are.
+    """Size of the networks and of their training.
 
     Attributes:
         width: Elements per position.
@@ -80,7 +81,7 @@ class LowPrecisionSize:
 
 
 SHORT = LowPrecisionSize(width=32, gpt_layers=1, bert_layers=1, heads=2, positions=16, batch=8, steps=20)
-"""What tests train."""
+"""Size for tests."""
 
 
 def run(
@@ -96,9 +97,9 @@ def run(
     Args:
         settings: The machine, threads, seed and passes over the data.
         console: For progress.
-        size: How large; by default a few minutes on two quiet cores.
+        size: Size of the networks; by default a few minutes on two quiet cores.
         networks: ``gpt``, ``bert`` or both.
-        picture: Where a picture of the curves is written.
+        picture: Path of a picture of the curves.
 
     Raises:
         InvalidOptionError: No such network, or too little text for so many steps.
@@ -170,7 +171,7 @@ def _table(made: dict[str, TrainedCurve]) -> str:
 
 
 def _verdict(made: dict[str, TrainedCurve]) -> str:
-    """Which final losses are within the bar, and which are not."""
+    """Precisions whose final losses are within the bar, and the others."""
     base = made["f32"].final
     above = [p for p, curve in made.items() if not curve.final / base - 1 <= BAR]
     within = [p for p in made if p != "f32" and p not in above]
@@ -228,7 +229,7 @@ def _following(text: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _masked(text: Tensor, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Text with some characters masked, their places and what they were."""
+    """Text with some characters masked, their places and the masked characters."""
     text = text[:, :-1].clone()
     num_masked = max(1, round(MASKED_SHARE * text.shape[1]))
     generator = torch.Generator().manual_seed(seed)

@@ -30,7 +30,7 @@ from abele.report import Report
 PRECISIONS = ("f32", "f16", "f8", "f8 unit")
 READOUT = "scores"
 BRANCHES = ("*.attention", "*.narrow")
-"""Modules of both networks whose results are added to what went past them."""
+"""Modules of both networks whose results are added to their input."""
 MULTIPLIERS = unit_scaling.Multipliers(attention=unit_scaling.UNIT, correlation=1.0)
 """Scores of attention begin with variance 1, as all else; so do those of characters, which no readout makes smaller.
 Attention is not made larger than what it averages."""
@@ -65,16 +65,16 @@ class TrainingRates:
 
 @dataclass(frozen=True, kw_only=True)
 class PrecisionTask:
-    """What is trained in four precisions.
+    """Task that is trained in four precisions.
 
     Attributes:
-        title: Its name.
+        title: Name of the task.
         network: Makes it; it gives its loss.
         data: Its inputs, of all samples.
         held_out: The same, of samples that it is not trained on.
         batch: Samples of a step.
         rates: The largest learning rates.
-        loss_scale: What losses are multiplied by in ``f16`` and ``f8``.
+        loss_scale: Factor of losses in ``f16`` and ``f8``.
     """
 
     title: str
@@ -93,12 +93,12 @@ class PrecisionTask:
 
 @dataclass(frozen=True)
 class TrainedCurve:
-    """How training went.
+    """Course and result of training.
 
     Attributes:
         losses: Of each call, the mean over its steps.
         held_out: Mean loss on held-out samples, with the linear layers in the precision that they were trained in.
-        report: What training costs on the modelled machine.
+        report: Cost of training on the modelled machine.
         model: The network.
     """
 
@@ -135,7 +135,7 @@ def train(task: PrecisionTask, precision: str, settings: DemoSettings, per_call:
     """Train one network in one precision.
 
     Args:
-        task: What is trained.
+        task: Task to train.
         precision: One of :data:`PRECISIONS`.
         settings: The machine, threads, seed and passes.
         per_call: Steps of a call, which have one learning rate.

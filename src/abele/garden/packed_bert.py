@@ -75,7 +75,7 @@ class PretrainingData:
         return cls(drawn_sequences(corpus, lengths[0], seed), test, corpus)
 
     def counted_loss(self) -> float:
-        """Mean loss by sequence of the odds that pieces have in the text that is trained on, in nats."""
+        """Mean loss by sequence of the pieces' frequencies in the training text, in nats."""
         counts = np.bincount(self.corpus.pieces, minlength=len(self.corpus.words)) + 1
         labels = self.test.columns["masked_lm_ids"]
         assert isinstance(labels, Ragged)
@@ -166,7 +166,7 @@ def train(trainings: list[BertTraining], console: Console) -> None:
 
 
 def losses_by_part(padded: BertTraining, packed: BertTraining, count: int) -> str:
-    """Mean losses over equal parts of all sequences, and what they took."""
+    """Mean losses over equal parts of all sequences, and their times."""
     parts = min(PARTS, padded.updates, packed.updates)
     seen = np.linspace(0, count, parts + 1)
     lines = ["sequences        padded   packed   nats per masked token, by sequence"]

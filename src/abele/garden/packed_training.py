@@ -66,7 +66,7 @@ class BertSizes:
 
 @dataclass
 class LossCurve:
-    """What training has seen, update by update.
+    """Course of training, update by update.
 
     Attributes:
         sequences: Sequences of each update.
@@ -102,7 +102,7 @@ class BertTraining:
     Args:
         sizes: Of network and training.
         samples: The sequences.
-        packs: Which of them make a row.
+        packs: Sequences of each row.
         options: PopTorch's options, without accumulation.
         depth: Most sequences of a pack.
         seed: Of first weights.

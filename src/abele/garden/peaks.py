@@ -45,7 +45,7 @@ def simulate(num_peaks: int, seed: int, model: PeakModel | None = None) -> tuple
     """Patches with one peak each, and where the peaks are.
 
     Args:
-        num_peaks: How many.
+        num_peaks: Number of peaks.
         seed: The same seed gives the same peaks.
         model: Distribution to draw from.
 

@@ -23,7 +23,7 @@ class Corpus:
 
     Attributes:
         pieces: Numbers of pieces, [num_pieces].
-        ends: Where the file of each piece ends, [num_pieces].
+        ends: End of the file of each piece, [num_pieces].
         words: The pieces by number, :data:`SPECIAL` ones first.
     """
 
@@ -54,7 +54,7 @@ class Corpus:
         return cls(table[numbers], np.repeat(np.cumsum(sizes), sizes), tuple(words))
 
     def spans(self, sizes: Int64, rng: np.random.Generator) -> Int64:
-        """Where stretches of ``sizes`` pieces begin, drawn at random, each inside of one file; [num_stretches].
+        """Begins of stretches of ``sizes`` pieces, drawn at random, each inside of one file; [num_stretches].
 
         Raises:
             ValueError: No file is as long as the longest.

@@ -14,7 +14,7 @@ class Advance(Protocol):
     """Moves a bar on by one and shows a figure beside it."""
 
     def __call__(self, figure: str = "") -> None:
-        """One more is done."""
+        """Advance by one."""
 
 
 @contextmanager

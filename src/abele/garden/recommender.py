@@ -27,7 +27,7 @@ from abele.garden.sources import held_out_split, standard_library, without_table
 from abele.garden.training import Predictor, Training, WithLoss, options
 
 LEAST_FILES, LEAST_NAMES = 8, 8
-"""Names that fewer files call, and files that call fewer names, are left out."""
+"""Least files of a name, and least names of a file; others are left out."""
 HELD_OUT_SHARE = 0.2
 SHOWN = 10
 """A hidden name counts as found when it is among so many first ones."""
@@ -50,7 +50,7 @@ def called_names(tree: ast.AST) -> set[str]:
 
 @dataclass(frozen=True)
 class Ratings:
-    """Which file calls which names, as numbers of names, of files to train on and of others held out."""
+    """Names that each file calls, as numbers, of files to train on and of others held out."""
 
     names: list[str]
     train: list[list[int]]
@@ -85,7 +85,7 @@ def hidden_one_by_one(
 
     Args:
         files: The names of each file.
-        padding: What fills the rows up.
+        padding: Number that fills the rows up.
         rng: Draws which of the others are seen, from half of them to all; None for all.
 
     Returns:
@@ -207,7 +207,7 @@ def run(settings: DemoSettings, console: Console) -> DemoResult:
 
 
 def recommendations(ratings: Ratings, scores: Float64, seen: Int64, hidden: Int64, num_cases: int = 4) -> str:
-    """Some cases of held-out files: what was seen, what was hidden, and what the model would recommend."""
+    """Some cases of held-out files: seen names, hidden names, and the model's recommendations."""
     lines = []
     for case in np.linspace(0, len(hidden) - 1, num_cases).astype(int):
         has = [ratings.names[name] for name in seen[case] if name < len(ratings.names)]

@@ -17,10 +17,10 @@ class HeldOut:
     """A figure on data that training never saw, beside what simpler means reach on the same data.
 
     Attributes:
-        measure: What is measured: ``"accuracy"``.
-        value: What the trained model reaches.
-        beside: What simpler means reach, by name.
-        on: What it was measured on: ``"471 held-out modules"``.
+        measure: Name of the measure: ``"accuracy"``.
+        value: Value that the trained model reaches.
+        beside: Values of simpler means, by name.
+        on: Data of the measurement: ``"471 held-out modules"``.
         is_share: The figures are shares, said in per cent.
         higher_is_better: The larger figure is the better one.
     """
@@ -53,10 +53,10 @@ class DemoResult:
 
     Attributes:
         name: Name of the demo.
-        note: What one must know to read the figures.
+        note: Note for readers of the figures.
         figures: Its own figures by name: accuracy, errors, weights digest.
         seconds: Real time of each part on the host.
-        report: What the training program costs on the modelled machine.
+        report: Cost of the training program on the modelled machine.
         comparisons: Rows that set modelled beside measured figures.
         comparison_note: Assumptions behind them.
         held_out: Figures on held-out data beside simpler means.

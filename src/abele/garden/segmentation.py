@@ -63,7 +63,7 @@ class Scenes:
 
         Args:
             digits: Ink from 0 to 16, [num_digits, DIGIT_SIDE, DIGIT_SIDE].
-            classes: Which digit each is.
+            classes: Digit of each.
             pictures: Photographs [height, width, 3] from 0 to 1.
             count: Scenes.
             seed: Seed of all choices.
@@ -152,7 +152,7 @@ def intersection_over_union(found: npt.NDArray[np.bool_], actual: npt.NDArray[np
 
 
 def best_threshold(scenes: Scenes) -> float:
-    """The brightness from which on pixels are best called ink in these scenes, of 99 tried."""
+    """Best least brightness of ink in these scenes, of 99 tried."""
     bright, ink = scenes.images.mean(axis=1), scenes.labels > 0
     tried = np.linspace(0.01, 0.99, 99)
     return float(tried[np.argmax([intersection_over_union(bright >= level, ink) for level in tried])])
@@ -234,7 +234,7 @@ def commonest(scenes: Scenes) -> int:
 
 
 def side_by_side(actual: Int64, found: Int64) -> str:
-    """Labels of a scene beside what was found, as text: digits for ink, dots for the photograph."""
+    """Labels of a scene beside the found ones, as text: digits for ink, dots for the photograph."""
     panels = (("labels", actual), ("found", found))
     lines = ["   ".join(f"{title:<{SIDE}}" for title, _ in panels)]
     for rows in zip(*(pixels for _, pixels in panels), strict=True):

@@ -58,7 +58,7 @@ class DayWindows:
     """Stretches of the series with what followed them.
 
     Attributes:
-        history: What is known, [num_windows, HISTORY, num_features]: volume less its mean over the window, range of
+        history: Known days, [num_windows, HISTORY, num_features]: volume less its mean over the window, range of
             the price, days of the week as sine and cosine.
         future: Logarithm of the volume that followed, less the same mean, [num_windows, SEASON].
         mean: That mean, [num_windows].

@@ -50,7 +50,7 @@ class LibraryModule:
 
     @property
     def package(self) -> str:
-        """What its relative imports start from."""
+        """Package from which its relative imports start."""
         return self.module if self.is_package else self.module.rpartition(".")[0]
 
 

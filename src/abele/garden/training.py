@@ -1,4 +1,4 @@
-"""What the demos share: options, a model with its loss, training and predicting through PopTorch's names."""
+"""Parts shared by the demos: options, a model with its loss, training and predicting through PopTorch's names."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ class Trained:
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """How a demo trains.
+    """Training of a demo.
 
     Attributes:
         data: Batches of inputs; the last of them is what the loss compares with.
         options: PopTorch's options.
         epochs: Passes over the data.
-        title: What the progress bar says.
-        shown: How it writes losses.
+        title: Title of the progress bar.
+        shown: Format of losses.
     """
 
     data: poptorch.DataLoader
@@ -105,7 +105,7 @@ class Predictor:
         self.batch = batch
 
     def __call__(self, inputs: Tensor) -> Tensor:
-        """What the network gives for ``inputs``, whose first dim counts samples."""
+        """Outputs of the network for ``inputs``, whose first dim counts samples."""
         parts = []
         for part in torch.split(inputs, self.batch):
             filled = torch.cat([part, part[-1:].expand(self.batch - len(part), *part.shape[1:])])

@@ -26,16 +26,16 @@ SHARES = (
     (511, 0.7657),
     (512, 1.0),
 )
-"""Lengths, and the share of all sequences that are so long or shorter. Between two of them the logarithm of the length
-is taken to be spread evenly, which is at most 0.23 % of all sequences off, and 0.02 % in the mean length. Nearly a
-quarter of the sequences are whole rows.
+"""Lengths, and the share of all sequences that are so long or shorter. Between two lengths, the logarithm is spread
+evenly. That is at most 0.23 % of all sequences off, and 0.02 % in the mean length. Nearly a quarter of the sequences
+are whole rows.
 
 Source: histogram of 16,279,552 sequences published with Krell et al. (2021), of which these are quantiles.
 """
 
 
 def histogram(count: int, shares: Sequence[tuple[int, float]] = SHARES) -> Int64:
-    """How many of ``count`` sequences have each length from 1 on, [longest]; they add up to ``count``."""
+    """Number of sequences of each length from 1 on, of ``count`` in all, [longest]."""
     lengths = np.arange(shares[-1][0] + 1)
     known, below = np.array(shares).T
     cumulative = np.interp(np.log(np.maximum(lengths, known[0])), np.log(known), below)

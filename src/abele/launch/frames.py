@@ -15,7 +15,7 @@ from dataclasses import dataclass
 _MARK = b"\x1eabele "
 _BLOCK = 256
 MOST_BYTES = 2800
-"""What one frame holds at most; with everything around it, it is shorter than 4096 bytes."""
+"""Most bytes of a frame's content; with everything around it, a frame is shorter than 4096 bytes."""
 
 OUT, ERR, BEAT, HELLO, END = "out", "err", "beat", "hello", "end"
 """Kinds: bytes of the program's standard output or error; JSON about it."""
@@ -23,11 +23,11 @@ OUT, ERR, BEAT, HELLO, END = "out", "err", "beat", "hello", "end"
 
 @dataclass(frozen=True, slots=True)
 class RankFrame:
-    """What one rank tells.
+    """Message of one rank to the launcher.
 
     Attributes:
-        rank: Which.
-        kind: What it is.
+        rank: The sender's number.
+        kind: Kind of message.
         content: At most :data:`MOST_BYTES`.
     """
 

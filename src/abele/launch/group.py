@@ -1,4 +1,4 @@
-"""Groups of processes that end together, whatever becomes of who started them."""
+"""Groups of processes that end together, whatever becomes of their parent."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class GuardedGroup:
         """Start a process in the group.
 
         Args:
-            command: What to run.
+            command: Command to run.
             settings: Further arguments of :class:`subprocess.Popen`.
 
         Raises:

@@ -62,7 +62,7 @@ class Heartbeat:
             self.beat()
 
     def beat(self, **more: str | int) -> None:
-        """Tell where the process is, and what else there is to tell."""
+        """Tell the place of the process, with further facts."""
         with self._writing:
             frame = self._frame()
             self._note(frame)
@@ -75,7 +75,7 @@ class Heartbeat:
                 PROGRESS.listener = None
 
     def _frame(self) -> FrameType | None:
-        """What the main thread runs."""
+        """Frame that the main thread runs."""
         return sys._current_frames().get(self._main or 0)
 
     def _note(self, frame: FrameType | None) -> None:
@@ -98,7 +98,7 @@ class Heartbeat:
             self._places.popitem(last=False)
 
     def _place(self, frame: FrameType | None) -> str:
-        """Where the program's own code is."""
+        """File and line of the innermost frame in the program's own code."""
         while frame is not None and not os.path.abspath(frame.f_code.co_filename).startswith(self._folder):
             frame = frame.f_back
         return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"

@@ -1,4 +1,4 @@
-"""What is to be started: a job and what may be wrong with it."""
+"""Job to be started: its program, ranks and hosts, and the checks of its options."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class Job:
 
     Attributes:
         program: The Python file and its arguments; or ``-m``, a module and its arguments.
-        ranks: How many processes run it.
+        ranks: Number of processes that run it.
         replicas: Replicas of all ranks together; None where the program says.
         hosts: Names of hosts with commas between, for ``mpiexec``; empty for this one.
         hostfile: A file of hosts, for ``mpiexec``.
         tag_output: True if each line that a rank prints begins with its number.
-        timeout_seconds: Within which a job is ended that a rank holds up; 0 for never.
+        timeout_seconds: Time after which a job that one rank holds up is ended; 0 for never.
     """
 
     program: tuple[str, ...]

@@ -25,7 +25,7 @@ from abele.launch.program import PIPE_VARIABLE
 _LOOK_SECONDS = 0.1
 _BEAT_SECONDS = 0.5
 _DRAIN_SECONDS = 1.0
-"""How long output is read that is still in the pipes when the program has ended."""
+"""Seconds for which pipes are read after the program has ended."""
 _THREADS_VARIABLE = "OMP_NUM_THREADS"
 
 
@@ -62,7 +62,7 @@ class Keeper:
         os.set_inheritable(pipe, True)
         child = group.start(
             [sys.executable, "-P", "-m", "abele.launch.program", *self._program],
-            # What is typed is for the first rank; launchers leave the input of others open for ever.
+            # Typed input is for the first rank; launchers leave the input of others open for ever.
             stdin=None if self._rank == 0 else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -80,7 +80,7 @@ class Keeper:
             while child.poll() is None:
                 self._read(selector, sources, _LOOK_SECONDS)
                 self._beat_for_silent()
-            # What else the program left running ends with it; what it printed is still in the pipes.
+            # Processes that the program left running end with it; their output is still in the pipes.
             code = child.returncode
             group.kill()
             end = time.monotonic() + _DRAIN_SECONDS
@@ -111,14 +111,14 @@ class Keeper:
     def _hear(self, block: bytes) -> None:
         *lines, self._partial = (self._partial + block).split(b"\n")
         for line in lines:
-            # What was told of an error holds until the end.
+            # An error that was told holds until the end.
             self._beat = {**self._beat, **json.loads(line)}
             self._heard = time.monotonic()
         if lines:
             self._tell(BEAT, self._beat)
 
     def _beat_for_silent(self) -> None:
-        """Where the program's own thread cannot beat, say for how long it has not."""
+        """Beat for a program whose own thread cannot, with the seconds since it last did."""
         now = time.monotonic()
         silent = now - self._heard
         if min(silent, now - self._told) < _BEAT_SECONDS:

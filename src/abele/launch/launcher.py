@@ -1,4 +1,4 @@
-"""Runs a job: starts its ranks, shows what they print, and ends all of them when one is lost."""
+"""Launcher of a job: it starts the ranks, shows their output, and ends all of them when one is lost."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from abele.words import counted, visible
 
 _LOOK_SECONDS = 0.1
 _GRACE_SECONDS = 0.7
-"""How long the job goes on after a rank was lost, so that what others say of it is shown."""
+"""Seconds for which the job goes on after a rank is lost, so that messages of the others are shown."""
 _END_SECONDS = 1.5
-"""How long a launcher of MPI is given to end the ranks before it is killed."""
+"""Seconds that an MPI launcher has to end the ranks before it is killed."""
 _MOST_WORDS = 20
 
 
@@ -37,7 +37,7 @@ class Launcher:
     """Runs a job.
 
     Args:
-        job: What to start.
+        job: Job to start.
     """
 
     def __init__(self, job: Job) -> None:
@@ -180,7 +180,7 @@ class GuardedRun:
     """A launcher of MPI that runs; it and its ranks end with this object, or with this process.
 
     Args:
-        command: What to run.
+        command: Command to run.
 
     Attributes:
         process: The launcher.
@@ -235,7 +235,7 @@ class GuardedRun:
 
 
 def _hand_on(stream: IO[bytes]) -> None:
-    """Hand what is typed on to the ranks, of which the first gets it."""
+    """Hand typed input to the ranks; the first gets it."""
     with contextlib.suppress(OSError, ValueError), stream:
         while block := os.read(0, 1 << 12):
             stream.write(block)

@@ -7,7 +7,7 @@ import time
 _MOST_BYTES = 1 << 16
 """A longer line is shown in pieces."""
 _SHOWN_SECONDS = 1.0
-"""How often a line that is written over and over, such as a bar of progress, is shown."""
+"""Seconds between two showings of a line that is written over and over, such as a progress bar."""
 
 
 class LineSplitter:
@@ -38,11 +38,11 @@ class LineSplitter:
         return found
 
     def end(self) -> list[bytes]:
-        """What is left when no more bytes come, as a line."""
+        """Rest of the output when no more bytes come, as a line."""
         rest, self._rest = self._rest, b""
         return [_last_written(rest) + b"\n"] if rest else []
 
 
 def _last_written(line: bytes) -> bytes:
-    """A line without what was written over."""
+    """A line without the text that was written over."""
     return line.rstrip(b"\r").rpartition(b"\r")[2]

@@ -16,8 +16,7 @@ LAUNCHER_VARIABLE = "ABELE_MPIEXEC"
 
 
 def find_mpiexec() -> str:
-    """The path of ``mpiexec``: the one that the environment names, that on PATH, or the one that was installed with
-    this Python.
+    """Path of ``mpiexec``: the one named by the environment, on PATH, or installed with this Python.
 
     Raises:
         MissingPackageError: There is none.
@@ -36,7 +35,7 @@ def find_mpiexec() -> str:
 
 
 def command_of(job: Job) -> list[str]:
-    """What is run to start all ranks of a job; one rank alone needs no launcher.
+    """Command that starts all ranks of a job; one rank alone needs no launcher.
 
     Raises:
         MissingPackageError: There is no ``mpiexec``.

@@ -1,4 +1,4 @@
-"""What runs in a rank's own process: a Python program, as Python would run it, with a heartbeat beside it.
+"""Main program of a rank's own process: a Python program, run as Python would, with a heartbeat beside it.
 
 ``python -P -m abele.launch.program (program.py | -m module) [arguments]``. Programs may say ``import poptorch``.
 """
@@ -33,7 +33,7 @@ class PopTorchFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Where ``poptorch`` is; nothing else is found here."""
+        """Spec of ``poptorch``; nothing else is found here."""
         return importlib.util.spec_from_loader(name, self) if name == "poptorch" else None
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
@@ -47,16 +47,16 @@ class PopTorchFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return poptorch
 
     def exec_module(self, module: ModuleType) -> None:
-        """Everything was done before; the module stays what it was."""
+        """Do nothing: the module is complete."""
         module.__spec__ = self._spec
 
 
 def main() -> None:
-    """Run the program named by the arguments; how it ends is how this process ends."""
+    """Run the program named by the arguments; this process ends as the program does."""
     arguments = sys.argv[1:]
     heart = _heartbeat(_folder(arguments))
     for stream in (sys.stdout, sys.stderr):
-        # What was printed last is to be seen even where the process is killed.
+        # The last output must be seen even where the process is killed.
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     sys.meta_path.append(PopTorchFinder())
     try:
@@ -72,7 +72,7 @@ def main() -> None:
         if heart is not None:
             heart.beat(error=f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"[:_MOST_ERROR], status=1)
         _show(error)
-        # What is left may wait for others, so whoever watches is told that nothing good comes of this process.
+        # The rest of the process may wait for others, so the launcher is told that nothing good comes of it.
         PROGRESS.come_to_end(FAILED)
         sys.exit(1)
     PROGRESS.come_to_end(ENDED)
@@ -90,7 +90,7 @@ def _heartbeat(folder: str) -> Heartbeat | None:
 
 
 def _folder(arguments: list[str]) -> str:
-    """Where the program's own files are."""
+    """Folder of the program's own files."""
     return str(Path.cwd() if arguments[0] == "-m" else Path(arguments[0]).resolve().parent)
 
 

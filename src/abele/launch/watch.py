@@ -1,4 +1,4 @@
-"""Whether all ranks of a job come along: what each has told, and which of them is lost.
+"""Progress of all ranks of a job: the last messages of each, and the ranks that are lost.
 
 Times are those that ranks tell by their own clocks, so a launcher that was held up itself accuses nobody.
 """
@@ -17,21 +17,21 @@ from abele.words import counted, visible
 _PART = 0.7
 """Part of the time allowed after which a rank is given up; the rest is for telling and ending."""
 _GONE_SECONDS = 1.0
-"""How long a rank waits for one that has ended before that is no matter of what the two have told so far."""
+"""Seconds that a rank waits for an ended one before that counts as gone: their messages may lag by less."""
 _MOST_SHOWN = 200
 _SAME_CALLS = "let all ranks make the same calls in the same order"
 
 
 @dataclass(slots=True)
 class RankView:
-    """What is known of a rank.
+    """State of a rank as far as the launcher knows it.
 
     Attributes:
         rank: Its number.
-        host: Where it runs.
-        beat: What its heartbeat told last.
-        last_line: What it printed last.
-        code: How its process ended, as ``subprocess`` has it; None while it runs.
+        host: Host that it runs on.
+        beat: Last message of its heartbeat.
+        last_line: Last line that it printed.
+        code: Exit status of its process, as ``subprocess`` has it; None while it runs.
         unheard: Seconds since anything was heard of its keeper.
     """
 
@@ -44,12 +44,12 @@ class RankView:
 
     @property
     def phase(self) -> str:
-        """What it does."""
+        """Phase of the program that it is in."""
         return str(self.beat.get("phase", "start"))
 
     @property
     def status(self) -> int:
-        """How its process ended, or is about to; 0 before, and where it ends well."""
+        """Exit status of its process, or the one that it is about to have; 0 before, and for a good end."""
         if self.code is None and self.beat.get("outcome") == FAILED:
             return int(self.beat.get("status", 1))
         return self.code or 0
@@ -61,7 +61,7 @@ class RankView:
 
     @property
     def meetings(self) -> int:
-        """How often it has met others, the meeting that it waits for among them."""
+        """Number of its exchanges with other ranks, the one that it waits for among them."""
         return int(self.beat.get("exchanges", 0))
 
     @property
@@ -85,7 +85,7 @@ class RankView:
         return str(self.beat.get("step", ""))
 
     def whereabouts(self) -> str:
-        """Where it is, in words."""
+        """Place of the rank in the program, in words."""
         parts = []
         if self.step:
             parts.append(f"{'step' if self.waits_for else 'after step'} {self.step!r}")
@@ -112,9 +112,9 @@ class Loss:
     Attributes:
         kind: The kind of error.
         view: The rank that is lost; None where ranks wait for each other.
-        message: What is wrong.
-        at: Where.
-        remedy: What to do about it.
+        message: Message for the user.
+        at: Place in the program.
+        remedy: Advice to the user.
     """
 
     kind: type[ProgramRuntimeError]
@@ -140,13 +140,15 @@ def lost(ranks: Sequence[RankView], timeout_seconds: float) -> Loss | None:
 
 
 def _reasons(ranks: Sequence[RankView], timeout_seconds: float) -> Iterator[Loss]:
+    # Certain losses first: a bad end, and a rank that ended before a meeting that another waits at.
     yield from (_ended_badly(view) for view in ranks if view.status)
     for view, other in _waits(ranks, _GONE_SECONDS):
-        # What it sent in a meeting that both have come to is on its way, however long a busy host takes for it.
+        # A message of an exchange that both have reached is on its way, however long a busy host takes for it.
         if ranks[other].is_over and ranks[other].meetings < view.meetings:
             yield _gone(ranks[other], view)
     if not timeout_seconds:
         return
+    # The rest is a matter of patience: silence, no progress, and all ranks waiting for each other.
     patience = _PART * timeout_seconds
     for view in ranks:
         if view.code is None and view.unheard > patience:
@@ -174,7 +176,7 @@ def _reasons(ranks: Sequence[RankView], timeout_seconds: float) -> Iterator[Loss
 
 
 def _waits(ranks: Sequence[RankView], seconds: float) -> Iterator[tuple[RankView, int]]:
-    """Who has waited for longer, and for whom."""
+    """Pairs of a rank that has waited for longer, and one of the ranks it waits for."""
     for view in ranks:
         if view.code is None and view.waited > seconds:
             yield from ((view, other) for other in view.waits_for if other < len(ranks))

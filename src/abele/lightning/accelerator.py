@@ -14,7 +14,7 @@ class AbeleAccelerator(pl.accelerators.Accelerator):  # type: ignore[misc]  # Li
     """The modelled machine. ``devices`` are replicas of the model, each on IPUs of its own."""
 
     def setup_device(self, device: torch.device) -> None:
-        """Nothing: tensors stay in the host's memory."""
+        """Do nothing: tensors stay in the host's memory."""
 
     def setup(self, trainer: Any) -> None:
         """Check that the strategy is the one that runs on the machine.
@@ -31,11 +31,11 @@ class AbeleAccelerator(pl.accelerators.Accelerator):  # type: ignore[misc]  # Li
             )
 
     def get_device_stats(self, device: Any) -> dict[str, Any]:
-        """Nothing: ``PoplarExecutor.report()`` has what the machine does."""
+        """Nothing: ``PoplarExecutor.report()`` has the machine's figures."""
         return {}
 
     def teardown(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no device is held."""
 
     @staticmethod
     def parse_devices(devices: int | str | list[int]) -> int:

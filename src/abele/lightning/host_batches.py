@@ -1,6 +1,6 @@
 """Host batches: as many batches of a user's loader, one after the other, as one call of the device takes.
 
-A loader of 10 batches of 8 samples, with 4 micro-batches a call, gives 2 host batches of 32. The 2 batches that are
+A loader of 10 batches of 8 samples, with 4 micro-batches per call, gives 2 host batches of 32. The 2 batches that are
 left come one by one where nothing may be lost (validation, test, prediction), and are left out of training.
 """
 

@@ -1,4 +1,4 @@
-"""Steps of a ``LightningModule`` as models: what they log and measure comes back with their outputs.
+"""Steps of a ``LightningModule`` as models: logged and measured values come back with their outputs.
 
 While a step is recorded, ``self.log`` and metrics of torchmetrics only note what they are given. After each run the
 same calls are made with the values that came back, as if the step had run on the host.
@@ -28,7 +28,7 @@ _REDUCTIONS: dict[Any, Callable[[torch.Tensor], torch.Tensor]] = {
     max: torch.max,
     min: torch.min,
 }
-"""What becomes of the values of several micro-batches, by ``reduce_fx``; their mean for any other."""
+"""Reductions of the values of several micro-batches, by ``reduce_fx``; any other takes their mean."""
 
 
 class BatchIndex(int):
@@ -77,7 +77,7 @@ class RecordedStep(torch.nn.Module):
     Args:
         module: The user's module.
         name: Its method, such as ``training_step``.
-        indices: What the method takes after the batch: the number of the batch, and that of the loader.
+        indices: Arguments of the method after the batch: the number of the batch, and that of the loader.
     """
 
     def __init__(self, module: Any, name: str, indices: tuple[int, ...] = ()) -> None:
@@ -96,7 +96,7 @@ class RecordedStep(torch.nn.Module):
         return output, notes.values
 
     def _given(self) -> tuple[int, ...]:
-        """What the method is given after the batch."""
+        """Arguments of the method after the batch."""
         if not self._indices:
             return ()
         index = BatchIndex(0)

@@ -25,7 +25,7 @@ _STATE = {
     "RMSprop": {"Accl1": "square_avg", "Accl2": "momentum_buffer", "Accl3": "grad_avg", "Step": "step"},
     "SGD": {"Accl1": "momentum_buffer"},
 }
-"""PyTorch's names of what an optimiser keeps, by those that the device has."""
+"""PyTorch's names of an optimiser's state, by those of the device."""
 
 
 class AbeleStrategy(pl.strategies.SingleDeviceStrategy):  # type: ignore[misc]  # Lightning may not be installed
@@ -83,7 +83,7 @@ class AbeleStrategy(pl.strategies.SingleDeviceStrategy):  # type: ignore[misc]  
             self._replicas = len(devices)
 
     def setup(self, trainer: Any) -> None:
-        """Take over accumulation, and check that the device can do what is asked for.
+        """Take over accumulation, and check that the device can do all that the trainer asks for.
 
         Raises:
             InvalidOptionError: Manual optimisation, another precision, or gradients clipped by the trainer.
@@ -109,7 +109,7 @@ class AbeleStrategy(pl.strategies.SingleDeviceStrategy):  # type: ignore[misc]  
             )
 
     def model_to_device(self) -> None:
-        """Nothing moves: sessions read the host's weights."""
+        """Move nothing: sessions read the host's weights."""
 
     def process_dataloader(self, dataloader: Any) -> Any:
         """The loader as one of host batches; loaders of PopTorch give these already."""
@@ -191,7 +191,7 @@ class AbeleStrategy(pl.strategies.SingleDeviceStrategy):  # type: ignore[misc]  
     # --- optimisers --------------------------------------------------------------------------------------------------
 
     def backward(self, closure_loss: torch.Tensor, optimizer: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
-        """Nothing: the device has back-propagated."""
+        """Do nothing: the device has back-propagated."""
         return closure_loss
 
     def optimizer_step(self, optimizer: Any, closure: Any, model: Any = None, **kwargs: Any) -> Any:
@@ -266,7 +266,7 @@ class AbeleStrategy(pl.strategies.SingleDeviceStrategy):  # type: ignore[misc]  
         return checkpoint
 
     def teardown(self) -> None:
-        """Bring weights and state to the host, and let go of what was compiled."""
+        """Bring weights and state to the host, and let go of the compiled program."""
         if self._trained is not None:
             self._to_host(self._trained, self.optimizers[0])
         for _, executor in self._steps.values():
@@ -295,6 +295,6 @@ def _session_state(executor: PoplarExecutor, optimizer: torch.optim.Optimizer) -
 
 
 def _named(state: SessionState, optimizer: torch.optim.Optimizer) -> list[tuple[torch.Tensor, str]]:
-    """Parameters of an optimiser that are trained, with the names that the device has for them."""
+    """Trained parameters of an optimiser, each with its name on the device."""
     trained = [[p for p in group["params"] if p.requires_grad] for group in optimizer.param_groups]
     return [pair for ps, names in zip(trained, state.groups, strict=True) for pair in zip(ps, names, strict=True)]

@@ -24,9 +24,8 @@ def assigned(plan: PackingPlan, sizes: npt.ArrayLike, seed: Seed | None) -> Pack
     """The packs of ``plan`` filled with items of ``sizes``; see :meth:`PackingPlan.assign`.
 
     A counting sort brings the items of each size together. The packs of one strategy take the next items of each of
-    its members' sizes: one copy for each member of a strategy, however many items there are. What a seed shuffles are
-    the items of each size, in place, and which packs are of which strategy, so that all that is moved at random is
-    small enough to stay in the processor's caches.
+    its members' sizes: one copy for each member of a strategy, however many items there are. A seed shuffles the items
+    of each size, in place, and the strategies among packs. So all random moves stay in the processor's caches.
     """
     rows = checked_sizes(sizes)
     pieces = split_items(rows, plan.capacity[0]) if plan.splits else None
@@ -126,7 +125,7 @@ def reordered(packs: Packs, order: Int64) -> Packs:
 
 
 def _begins(depths: Int64) -> Int64:
-    """Where each pack begins, and where the last one ends."""
+    """First item of each pack, and the end of the last pack."""
     begins = np.zeros(len(depths) + 1, np.int64)
     np.cumsum(depths, out=begins[1:])
     return begins
@@ -137,7 +136,7 @@ _LARGEST_TABLE = 1 << 24
 
 
 def looked_up(rows: Int64, kinds: Int64) -> tuple[npt.NDArray[np.integer[Any]], npt.NDArray[np.bool_]]:
-    """Where each row is among ``kinds``, and whether it is there at all."""
+    """Index of each row among ``kinds``, and True where the row is among them."""
     if rows.shape[1] == 1:
         return _looked_up_lengths(rows[:, 0], kinds[:, 0])
     # Column by column: the rank of what was read so far and the rank of the next column are one number.
@@ -157,7 +156,7 @@ def looked_up(rows: Int64, kinds: Int64) -> tuple[npt.NDArray[np.integer[Any]], 
 
 
 def _looked_up_lengths(lengths: Int64, known: Int64) -> tuple[npt.NDArray[np.integer[Any]], npt.NDArray[np.bool_]]:
-    """Where each length is among the ascending ``known``, and whether it is there."""
+    """Index of each length among the ascending ``known``, and True where it is among them."""
     most = int(max(lengths.max(), known[-1]))
     if most < min(_LARGEST_TABLE, 64 * len(lengths) + 1024):
         table = np.full(most + 1, len(known), np.min_scalar_type(len(known)))

@@ -2,14 +2,14 @@
 
 The linear programme min Σ x_p over all patterns p, with enough slots for the items of each length, has far too many
 patterns to write down, and few of them are used. Gilmore and Gomory solve it with the patterns known so far; its dual
-values say what an item of each length is worth, and a knapsack finds the patterns that are worth more than the pack
-that they cost. When there is none, the programme is solved over all patterns.
+values are the worth of an item of each length, and a knapsack finds the patterns worth more than the pack that they
+cost. When there is none, the programme is solved over all patterns.
 
 Any values at all give a bound: if no pattern is worth more than M, then every packing has at least Σ count · value / M
-packs (Farley). Dual values of early rounds jump about and ask for useless patterns, so the knapsack is given a mean of
-them and of the values with the best bound so far (Wentges), and each round takes for every length the best pattern
-that has it: some ten rounds do where there were 64 without. Values of the first bound are the lengths themselves, or
-equal ones where the depth is what limits.
+packs (Farley). Dual values of early rounds jump about and ask for useless patterns. So the knapsack is given
+a mean of them and of the values with the best bound so far (Wentges). Each round takes for every length the best
+pattern that has it: some ten rounds do where there were 64 without. Values of the first bound are the lengths
+themselves, or equal ones where the depth limits.
 
 Sources: Gilmore and Gomory, Operations Research 9 (1961); Farley, Operations Research 38 (1990); Wentges, International
 Transactions in Operational Research 4 (1997).
@@ -30,7 +30,7 @@ from abele.packing.knapsack import Knapsack
 from abele.packing.vector_knapsack import VectorKnapsack
 
 MOST_ROUNDS = 300
-"""Rounds after which what was found has to do; some ten are usual."""
+"""Most rounds of pricing; some ten are usual."""
 
 _WEIGHT = 0.8
 """Of the values with the best bound, in the mean that is priced; at 0.5 there are a fifth more rounds."""
@@ -51,11 +51,11 @@ class FractionalPacking:
 
     Attributes:
         patterns: Members of each pattern, ascending kinds, int32[num_patterns, most items], -1 where none is.
-        uses: How often each pattern is used, float64[num_patterns].
+        uses: Number of packs of each pattern, float64[num_patterns].
         num_packs: Their sum.
         bound: Packs that any packing has at least, in exact arithmetic.
-        rounds: How often patterns were priced.
-        values: What an item of each kind is worth by the best bound, where no pack is worth more than 1;
+        rounds: Number of times that patterns were priced.
+        values: Value of an item of each kind by the best bound, where no pack is worth more than 1;
             float64[num_kinds].
     """
 
@@ -123,12 +123,14 @@ def generate(
         tolerance: The proportion of packs by which the programme may be above its bound in the end.
     """
     num_kinds = len(counts)
+    # The pool starts with patterns of another method, so that the programme has a solution at once.
     pool = PatternPool(num_kinds)
     starts = list(first)
     table = np.full((len(starts), max(map(len, starts))), -1, np.int32)
     for row, members in zip(table, starts, strict=True):
         row[: len(members)] = members
     pool.add(table)
+    # Counts are scaled to one size, so that tolerances mean the same for any number of items.
     weights = counts * (_SCALED_ITEMS / counts.sum())
     unscaled = counts.sum() / _SCALED_ITEMS
     best = max(knapsack.flat_values(), key=lambda values: float(weights @ values))
@@ -137,11 +139,14 @@ def generate(
     while improved and rounds < MOST_ROUNDS:
         rounds += 1
         uses, values = pool.solve(weights)
+        # Price at a mean of the best values and the programme's own: pure values jump about from round to round (in-out
+        # separation).
         weight = _WEIGHT
         while True:
             mixed = weight * best + (1 - weight) * values
             priced = knapsack.solve(mixed)
             most = float(priced.best[-1, -1])
+            # Values divided by the most that a pack is worth are feasible in the dual, so they prove a bound.
             if (proven := float(weights @ mixed) / most) > bound:
                 best, bound = mixed / most, proven
             patterns = priced.patterns()
@@ -151,7 +156,9 @@ def generate(
                 break
             # The mean asks for nothing that the programme lacks: nearer to the programme's own values.
             weight = weight / 2 if weight > 0.2 else 0.0
+        # Go on while a whole pack may still be saved over the bound, in items and not in scaled ones.
         improved = added > 0 and np.ceil(bound * unscaled - 1e-6) < uses.sum() * unscaled * (1 - tolerance)
+    # The bound is computed again in exact arithmetic: rounding errors must not prove too much.
     exact = max(at_least, exact_bound(knapsack, counts, best), exact_bound(knapsack, counts, values))
     used = pool.rows[: len(uses)]
     return FractionalPacking(used, uses * unscaled, float(uses.sum()) * unscaled, exact, rounds, best)

@@ -21,7 +21,7 @@ class GroupOfPacks:
 
     Attributes:
         runs: The members.
-        depth: How many they are.
+        depth: Number of items in a pack.
         count: Packs.
     """
 
@@ -62,7 +62,7 @@ def num_packs(groups: Iterable[GroupOfPacks]) -> int:
 
 
 def with_kinds(groups: Iterable[GroupOfPacks], lengths: Sequence[int]) -> list[GroupOfPacks]:
-    """Groups whose runs name lengths, with runs that name kinds; members of lengths that no item has are left out."""
+    """Groups of packs with lengths replaced by kinds; members of unknown lengths are left out."""
     kind_of = {length: kind for kind, length in enumerate(lengths)}
     found = []
     for group in groups:

@@ -1,4 +1,4 @@
-"""How many items there are of each size: all that the number of packs depends on."""
+"""Histograms of item sizes: the number of packs depends on nothing else."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class SizeHistogram:
 
     @property
     def num_capacities(self) -> int:
-        """How many sizes an item has."""
+        """Number of sizes per item, one for each capacity."""
         return int(self.sizes.shape[1])
 
     @property

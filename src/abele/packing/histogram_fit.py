@@ -1,4 +1,4 @@
-"""Packing a histogram longest first: SPFHP, which takes the emptiest pack, and LPFHP, which takes the fullest.
+"""Packing a histogram longest first: into the emptiest pack (SPFHP) or into the fullest (LPFHP).
 
 Packs with the same members are one group with a count, so that the work depends on how many lengths there are and not
 on how many items. Groups are kept by the room that is left in them. An item goes into a group whose room it fits: for
@@ -59,7 +59,7 @@ def shortest_pack_first(lengths: Sequence[int], counts: Sequence[int], capacity:
     Args:
         lengths: Ascending lengths, each at most ``capacity``.
         counts: Items of each length.
-        capacity: What a pack holds.
+        capacity: Size that a pack holds.
         depth: The most items of a pack.
     """
     open_groups = _OpenGroups(depth)
@@ -89,7 +89,7 @@ def longest_pack_first(
     Args:
         lengths: Ascending lengths, each at most ``capacity``.
         counts: Items of each length.
-        capacity: What a pack holds.
+        capacity: Size that a pack holds.
         depth: The most items of a pack.
         open_packs: Packs that are there before, with the room that is left in them.
     """

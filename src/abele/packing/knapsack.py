@@ -18,10 +18,10 @@ from abele.arrays import Float64, Int64
 from abele.packing.histogram import SizeHistogram
 
 MOST_CELLS = 5 * 10**6
-"""Lengths times capacity of what counts as small: 2,000 lengths of 2,500 tokens take column generation ten seconds."""
+"""Lengths times capacity up to which a knapsack is small: 2,000 lengths of 2,500 tokens take ten seconds."""
 
 MOST_WORK = 12 * 10**6
-"""The same times the depth, where that limits."""
+"""Cells times the depth up to which a knapsack with a limited depth counts as small."""
 
 Values = npt.NDArray[Any]
 
@@ -32,7 +32,7 @@ class Knapsack:
 
     Attributes:
         lengths: Ascending lengths, int64[num_kinds], each at most ``capacity``.
-        capacity: What a pack holds.
+        capacity: Size that a pack holds.
         depth: The most items of a pack.
     """
 
@@ -48,12 +48,12 @@ class Knapsack:
 
     @property
     def unlimited(self) -> bool:
-        """Whether the depth limits nothing."""
+        """True if the depth limits nothing."""
         return self.depth >= self.capacity // int(self.lengths[0])
 
     @property
     def is_small(self) -> bool:
-        """Whether column generation comes to an end with it in half a minute."""
+        """True if column generation ends within half a minute for it."""
         cells = len(self.lengths) * (self.capacity + 1)
         return cells <= MOST_CELLS and cells * (1 if self.unlimited else self.depth) <= MOST_WORK
 
@@ -62,17 +62,17 @@ class Knapsack:
         return [self.lengths / self.capacity, np.full(len(self.lengths), 1 / self.depth)]
 
     def solve(self, values: Values) -> KnapsackTable:
-        """What each capacity is worth at most, when an item of each kind is worth ``values`` [num_kinds]."""
+        """Highest value of a pack of each capacity, when an item of each kind is worth ``values`` [num_kinds]."""
         return _unlimited(self, values) if self.unlimited else _by_depth(self, values)
 
     def best_value(self, values: Values) -> Any:
-        """What a whole pack is worth at most, of the type of ``values``."""
+        """Highest value of a whole pack, of the type of ``values``."""
         return self.solve(values).best[-1, -1]
 
 
 @dataclass(frozen=True)
 class KnapsackTable:
-    """What packs are worth.
+    """Highest values of packs, by room and number of items.
 
     Attributes:
         steps: For each kind of item, by how many rooms one of them makes a pack smaller; int64[num_kinds].
@@ -110,7 +110,7 @@ def _by_depth(knapsack: Knapsack, values: Values) -> KnapsackTable:
     lengths, capacity = knapsack.lengths, knapsack.capacity
     best = np.zeros((knapsack.depth + 1, capacity + 1), values.dtype)
     last = np.full(best.shape, -1, np.int32)
-    # What rooms are worth, behind what no pack is worth: windows of it are what is worth the room beside each kind.
+    # Best values by room, behind those of negative rooms: a window of them has the rooms left beside an item.
     never = _never(values)
     before = np.full(2 * capacity + 1, never)
     rest = np.lib.stride_tricks.sliding_window_view(before, capacity + 1)

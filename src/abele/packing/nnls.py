@@ -35,7 +35,7 @@ def nnls_packs(histogram: Int64, capacity: int, depth: int) -> list[GroupOfPacks
 
     Args:
         histogram: Items by length, int64[capacity + 1].
-        capacity: What a pack holds, at most 1,024.
+        capacity: Size that a pack holds, at most 1,024.
         depth: The most items of a pack, at most 3.
 
     Returns:
@@ -56,13 +56,16 @@ def nnls_packs(histogram: Int64, capacity: int, depth: int) -> list[GroupOfPacks
             f"nnlshp packs at most {_DEEPEST} sequences together, got depth {depth}",
             remedy="depth=3, or method='columns'",
         )
+    # A column per way to fill a pack exactly, a row per length: how many items of the length the way has.
     ways = exact_fillings(capacity, depth)
     matrix = np.zeros((capacity + 1, len(ways)))
     for column in range(ways.shape[1]):
         np.add.at(matrix, (ways[:, column], np.arange(len(ways))), 1.0)
     matrix = matrix[1:]
+    # Short sequences weigh little, as published: empty slots of theirs waste few tokens.
     weights = np.where(np.arange(1, capacity + 1) <= _SHORT, _SHORT_WEIGHT, 1.0)
     uses, _ = _optimize().nnls(matrix * weights[:, None], histogram[1:] * weights)
+    # Rounded uses leave some items over; each goes into a pack whose other slot stays empty.
     whole = np.rint(uses).astype(np.int64)
     left = histogram[1:] - np.rint(matrix @ whole).astype(np.int64)
     groups = [

@@ -24,7 +24,7 @@ def pack_in_order(
 
     Args:
         sizes: Integers of shape [num_items] or [num_items, num_capacities].
-        capacity: What a pack holds, one number for each size.
+        capacity: Size that a pack holds, one number for each size of an item.
         depth: The most items of a pack; None for no limit.
         window: None packs strictly in order: each pack has the items that follow those of the pack before (next fit).
             With a number, so many neighbouring items are packed among themselves by best fit; items of a pack are in
@@ -59,7 +59,7 @@ def in_order(packs: Packs) -> Packs:
 
 
 def _next_fit(rows: Int64, limits: tuple[int, ...], depth: int | None) -> Int64:
-    """Where packs begin when each takes as many of the next items as it holds, and where the last one ends.
+    """First item of each pack that takes as many of the next items as it holds, and the end of the last pack.
 
     Sums from the beginning say for every item where a pack would end that began there. Packs begin at what is reached
     from item 0 by going from beginning to end over and over: those that are 1, 2, 4 … steps away at once.

@@ -1,4 +1,4 @@
-"""Which items lie together: the result of packing, and what every use of it starts from."""
+"""Items of each pack: the result of packing, which every use of it starts from."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Packs:
 
     Attributes:
         items: Numbers of items, int64[num_items].
-        begins: Where each pack begins in ``items``, and where the last one ends; int64[num_packs + 1].
+        begins: First item of each pack in ``items``, and the end of the last; int64[num_packs + 1].
     """
 
     items: Int64

@@ -1,4 +1,4 @@
-"""What packing a histogram yields: strategies, how often each is used, and how good that is."""
+"""Plan that packs a histogram: strategies, the number of packs of each, and the packing factor."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class PackingPlan:
 
     Attributes:
         histogram: The items.
-        capacity: What a pack holds, for each size of an item: (tokens,) or (nodes, edges).
+        capacity: Size that a pack holds, for each size of an item: (tokens,) or (nodes, edges).
         depth: The most items of a pack; None for no limit.
-        method: How the strategies were found; where column generation was too large, the best fit in its place.
+        method: Method that found the strategies; where column generation was too large, the best fit in its place.
         strategies: The kinds of items of each strategy, as rows of ``histogram.sizes``, largest first.
         counts: Packs made by each strategy, int64[num_strategies], all at least 1.
         bound: A number of packs that no packing is below, proven.
@@ -64,7 +64,7 @@ class PackingPlan:
 
     @property
     def loads(self) -> Int64:
-        """What a pack of each strategy holds, int64[num_strategies, num_capacities]."""
+        """Load of a pack of each strategy, int64[num_strategies, num_capacities]."""
         return np.add.reduceat(self.histogram.sizes[self.strategies.items], self.strategies.begins[:-1], axis=0)
 
     @property

@@ -34,13 +34,13 @@ CHANGED = 0.04
 from there on a stream is taken to have changed. Windows of a thousand alike items differ by 0.02."""
 
 _MEMORY = 32
-"""Windows whose items prices are made of, about: what is older counts half as much each time as many have come."""
+"""Windows, about, whose items make prices: older ones count half as much each time as many have come."""
 
 _MORE = 4
-"""How many times as many items have to have come for prices to be made anew, until the memory is full."""
+"""Growth of the number of items seen after which prices are made anew, until the memory is full."""
 
 _BY_LENGTH = 0.01
-"""What the share of its capacity adds to the price of an item: of equally good companions, the longer ones."""
+"""Weight of an item's share of the capacity in its price: of equally good companions, the longer ones are taken."""
 
 _GONE = 16
 """One part of this many of the items is used up before the worth of rooms is worked out again."""
@@ -48,10 +48,10 @@ _GONE = 16
 
 @dataclass
 class PriceBook:
-    """What items of a stream are worth by length, and the packing of its windows by that.
+    """Prices of a stream's items by length, and the packing of its windows by them.
 
     Args:
-        capacity: What a pack holds.
+        capacity: Size that a pack holds.
         depth: The most items of a pack; None for no limit.
     """
 
@@ -131,7 +131,7 @@ def priced_fit(knapsack: Knapsack, counts: Int64, prices: Float64) -> list[Group
     Args:
         knapsack: Lengths, capacity and depth.
         counts: Items of each length, int64[num_kinds].
-        prices: What an item of each length is worth, float64[num_kinds].
+        prices: Value of an item of each length, float64[num_kinds].
     """
     kinds = np.arange(len(counts))
     worth = prices + _BY_LENGTH / knapsack.capacity * knapsack.lengths
@@ -155,7 +155,7 @@ def priced_fit(knapsack: Knapsack, counts: Int64, prices: Float64) -> list[Group
 
 
 class _Filler:
-    """Fills packs from the items that are left, of which ``left`` counts what is there by kind."""
+    """Filler of packs from the items that are left; ``left`` counts them by kind."""
 
     def __init__(self, knapsack: Knapsack, worth: Float64, left: Int64) -> None:
         self._lengths, self._capacity = knapsack.lengths, knapsack.capacity
@@ -166,7 +166,7 @@ class _Filler:
         self._rooms: Values = narrow.solve(worth).best if self._depth > 2 else np.zeros((1, 1))
 
     def fill(self) -> list[int]:
-        """The kinds of one pack, which are taken off what is left: the longest, then what is worth most beside it."""
+        """Kinds of one pack, taken off the items that are left: the longest, then the most valuable beside it."""
         first = int(np.flatnonzero(self._left)[-1])
         members, room = [first], self._capacity - int(self._lengths[first])
         self._left[first] -= 1
@@ -189,7 +189,7 @@ class _Filler:
         return members
 
     def _worth_of_one(self, room: int) -> Float64:
-        """What one of the items that are left is worth at most in each room up to ``room``."""
+        """Highest price of one remaining item that fits each room up to ``room``."""
         found = np.zeros(room + 1)
         fits = int(np.searchsorted(self._lengths, room, side="right"))
         found[self._lengths[:fits]] = np.where(self._left[:fits] > 0, self._worth[:fits], 0.0)

@@ -24,7 +24,7 @@ _MIXED_STEPS = 64
 
 @dataclass(frozen=True, eq=False)
 class RankPacks:
-    """Which packs each rank trains on in each step.
+    """Packs that each rank trains on in each step.
 
     Attributes:
         packs: Numbers of packs, int64[num_steps, num_ranks, batch].
@@ -44,7 +44,7 @@ class RankPacks:
 
     @property
     def imbalance(self) -> float:
-        """How much longer training takes than if the work of each step were shared evenly: 0 is balanced."""
+        """Extra training time over evenly shared work, as a proportion: 0 is balanced."""
         return float(self.work.max(axis=1).sum() / self.work.mean(axis=1).sum() - 1)
 
 
@@ -68,9 +68,9 @@ def share_packs(
         sizes: The items' lengths, integers of shape [num_items] or [num_items, num_capacities] (the first one counts).
         num_ranks: Ranks.
         batch: Packs of each rank in a step.
-        work: What is to be balanced: ``tokens``; ``attention``, the sum of squares of the lengths; ``items``; or the
+        work: Quantity to balance: ``tokens``; ``attention``, the sum of squares of the lengths; ``items``; or the
             work of each pack, numbers of shape [num_packs].
-        leftover: What becomes of packs that do not make a whole step: ``refuse`` raises, ``drop`` leaves out those with
+        leftover: Treatment of packs that do not make a whole step: ``refuse`` raises, ``drop`` leaves out those with
             the least work, ``repeat`` fills up with packs that are there, those with the least work.
         seed: Shuffles packs and steps.
 
@@ -131,7 +131,7 @@ def _work_of(packs: Packs, sizes: npt.ArrayLike, work: Work | npt.ArrayLike) -> 
 
 
 def _whole_steps(cost: npt.NDArray[np.float64], per_step: int, leftover: Leftover) -> tuple[Int64, Int64]:
-    """Numbers of the packs that are shared out, a multiple of ``per_step``, and of those that are left out."""
+    """Numbers of the packs to share out, a multiple of ``per_step``, and of those left out."""
     if leftover not in ("refuse", "drop", "repeat"):
         raise InvalidOptionError(f"leftover is 'refuse', 'drop' or 'repeat', got {leftover!r}")
     num_packs, over = len(cost), len(cost) % per_step

@@ -22,7 +22,7 @@ MOST_BYTES = 2**31
 """Larger files are refused: text of them has some 400 million lengths."""
 
 _LENGTH_NAMES = ("length", "len", "size", "tokens", "num_tokens", "sequence_length")
-"""What a column of lengths is called where other columns count."""
+"""Names of a column of lengths where other columns count."""
 
 _SHOWN = 40
 """Characters of a wrong entry that a message shows."""
@@ -41,7 +41,7 @@ def read_lengths(
     Args:
         source: The path of the file, or a stream of bytes or of text.
         column: A name of the first line.
-        name: What messages call a stream.
+        name: Name of a stream in messages.
 
     Raises:
         FileFormatError: The file cannot be read, is neither text nor an array, or is larger than 2 GiB.
@@ -107,7 +107,7 @@ class _Table:
         self.skipped = text[: text.index(first)].count("\n") + 1 if named else 0
 
     def place(self, column: str) -> int:
-        """Where a column is."""
+        """Index of a column."""
         if column in self.names:
             return self.names.index(column)
         close = nearest(column, self.names)
@@ -140,7 +140,7 @@ class _Table:
             raise self._wrong_entry(columns) from error
 
     def _wrong_entry(self, columns: list[int]) -> PackingError:
-        """Which entry it was that is no whole number."""
+        """Error that names the first entry other than a whole number."""
         rows = csv.reader(io.StringIO(self.text), delimiter=self.delimiter)
         try:
             for row in rows:
@@ -166,7 +166,7 @@ _MOST_DIGITS = 20
 
 
 def _is_name(cell: str) -> bool:
-    """Whether a cell is neither empty nor a number of any kind."""
+    """True if a cell is neither empty nor a number of any kind."""
     try:
         float(cell)
     except ValueError:

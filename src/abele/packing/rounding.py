@@ -14,7 +14,7 @@ from abele.packing.histogram_fit import longest_pack_first
 from abele.packing.knapsack import Knapsack
 
 _SHIFTS = (1e-6, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-"""What is added before rounding down: from rounding down itself to rounding up nearly all."""
+"""Numbers added before rounding down: from rounding down itself to rounding up nearly all."""
 
 
 Completion = Callable[[Int64, Sequence[GroupOfPacks]], list[GroupOfPacks]]
@@ -31,7 +31,7 @@ def rounded(knapsack: Knapsack, counts: Int64, fractional: FractionalPacking) ->
 
 
 def rounded_with(complete: Completion, counts: Int64, fractional: FractionalPacking) -> list[GroupOfPacks]:
-    """The same for any completion of packs."""
+    """Packs that hold every item once, by any completion of rounded patterns."""
     used = fractional.uses > 1e-9
     patterns, uses = fractional.patterns[used], fractional.uses[used]
     runs = [runs_of(row[row >= 0].tolist()) for row in patterns]
@@ -60,7 +60,7 @@ def completed(knapsack: Knapsack, counts: Int64, groups: Sequence[GroupOfPacks])
 
 
 def without_surplus(counts: Int64, groups: Sequence[GroupOfPacks]) -> tuple[list[GroupOfPacks], list[int]]:
-    """The packs without slots that no item is left for, and the items by kind that have no slot."""
+    """Packs without the slots that no item is left for, and the items without a slot, by kind."""
     missing = counts.tolist()
     kept: list[GroupOfPacks] = []
     for group in groups:

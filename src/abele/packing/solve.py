@@ -46,14 +46,14 @@ def pack(
     Args:
         sizes: The items: lengths, integers of shape [num_items]; rows of sizes such as nodes and edges, [num_items,
             num_capacities]; or a :class:`SizeHistogram` of them.
-        capacity: What a pack holds: a number of tokens, or one number for each size of an item.
+        capacity: Size that a pack holds: a number of tokens, or one number for each size of an item.
         depth: The most items of a pack; None for no limit.
         method: ``columns``, column generation, which is within a few packs of the bound that it proves (best fit where
             lengths times capacity are more than 5 million, or times a depth more than 12 million; for several
             capacities a greedy one, where kinds of items times the product of the capacities times the most items of a
             pack are more than 100 million); ``lpfhp``, best-fit decreasing (for several capacities greedy), in
             milliseconds; ``spfhp`` and ``nnlshp`` as published.
-        too_long: What becomes of sequences over the capacity: ``refuse`` raises, ``split`` cuts them into pieces.
+        too_long: Treatment of sequences over the capacity: ``refuse`` raises, ``split`` cuts them into pieces.
         tolerance: Packs above the bound, as a proportion of it, that are few enough: column generation is left out
             where best fit has no more, and ends when it has.
         like: A plan of similar items, such as those that came before in a stream, whose patterns column generation
@@ -119,7 +119,7 @@ def checked_limits(
 
 
 def at_least_one(value: object, name: str) -> int:
-    """A whole number of at least 1 and below 2**40, or a PackingError that says what it was to be."""
+    """A whole number of at least 1 and below 2**40, or a PackingError that names it."""
     number = value.item() if isinstance(value, np.generic) else value
     if isinstance(number, bool) or not isinstance(number, int):
         raise PackingError(f"{name} is a whole number, got {value!r}")
@@ -191,7 +191,7 @@ def _solve(
 
 
 def _patterns_like(like: PackingPlan | None, histogram: SizeHistogram, knapsack: Knapsack) -> list[Int64]:
-    """Patterns of another plan, in kinds of this histogram: without lengths that it lacks, and only those that fit."""
+    """Patterns of another plan, in kinds of this histogram: without lengths that it lacks, and only if they fit."""
     if like is None or len(like.capacity) != 1 or like.capacity[0] > knapsack.capacity:
         return []
     kinds, known = looked_up(like.histogram.sizes, histogram.sizes)

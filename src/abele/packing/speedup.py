@@ -1,4 +1,4 @@
-"""How much faster training becomes by packing: the packing factor, less what packed attention and losses cost more."""
+"""Expected speed-up of training by packing: the packing factor, less the extra cost of packed attention and losses."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Source: arXiv 2107.02027, table 1; deck 004. Depths between are taken to cost as
 
 @dataclass(frozen=True)
 class ExpectedSpeedUp:
-    """What packing is expected to bring over one sequence in each row.
+    """Expected speed-up of packing over one sequence per row.
 
     Attributes:
-        speed_up: Times as many sequences by second.
-        overhead: What a step of packs takes more than one of single sequences, as a proportion.
-        source: Where the overhead is from.
+        speed_up: Ratio of sequences per second.
+        overhead: Extra time of a step of packs over one of single sequences, as a proportion.
+        source: Source of the overhead.
     """
 
     speed_up: float
@@ -37,8 +37,8 @@ def expected_speed_up(
 
     Args:
         plan: The packs.
-        machine: What trains, by name: says whether the profiled overhead is its own or taken over.
-        overhead: What a step takes more by packing, as a proportion, where that was measured or modelled. None takes
+        machine: Name of the machine that trains: says whether the profiled overhead is its own or taken over.
+        overhead: Extra time of a step by packing, as a proportion, where that was measured or modelled. None takes
             the published figure for the plan's depth.
 
     Raises:

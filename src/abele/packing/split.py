@@ -21,7 +21,7 @@ class ItemPieces:
 
     Attributes:
         items: The item that each piece is of, int64[num_pieces].
-        offsets: Where the piece begins in its item, int64[num_pieces].
+        offsets: First element of the piece in its item, int64[num_pieces].
         lengths: Length of each piece, int64[num_pieces].
     """
 
@@ -35,7 +35,7 @@ class SplitPacks(Packs):
     """Packs of pieces: ``items`` names the item of each piece, so that one that was split occurs several times.
 
     Attributes:
-        offsets: Where the piece begins in its item, int64[num_pieces], along ``items``.
+        offsets: First element of the piece in its item, int64[num_pieces], along ``items``.
         lengths: Length of the piece, int64[num_pieces], along ``items``.
     """
 

@@ -40,12 +40,12 @@ class PackStream:
     of a window.
 
     Args:
-        capacity: What a pack holds, one number for each size of an item.
+        capacity: Size that a pack holds, one number for each size of an item.
         depth: The most items of a pack; None for no limit.
         window: Items that are packed together.
-        method: How a window is packed, as of :func:`pack`.
-        tolerance: How many packs above the bound are few enough, as of :func:`pack`: with this one, windows are packed
-            by best fit unless a depth or the lengths make that bad.
+        method: Method of packing a window, as of :func:`pack`.
+        tolerance: Number of packs above the bound that are few enough, as of :func:`pack`: with this one, windows are
+            packed by best fit unless a depth or the lengths make that bad.
         seed: Shuffles items of equal size, and the packs of each window.
 
     Raises:
@@ -155,11 +155,11 @@ def pack_stream(
 
     Args:
         samples: Any iterable, which may be endless.
-        capacity: What a pack holds, one number for each size of a sample.
+        capacity: Size that a pack holds, one number for each size of a sample.
         size: The size of a sample, or its sizes.
         depth: The most samples of a pack.
         window: Samples that are packed together; see :class:`PackStream`.
-        method: How a window is packed, as of :func:`pack`.
+        method: Method of packing a window, as of :func:`pack`.
         tolerance: As of :class:`PackStream`.
         seed: Shuffles samples of equal size, and the packs of each window.
 

@@ -67,7 +67,7 @@ class _Completion:
         ]
 
     def _into_room(self, groups: list[GroupOfPacks], left: Int64) -> list[GroupOfPacks]:
-        """Items that are ``left``, largest first, into packs that have room; they are taken off."""
+        """Put items of ``left`` into packs with room, largest first, and take them off ``left``."""
         sizes, capacity = self.histogram.sizes, self.knapsack.capacity
         found = list(groups)
         rooms = [capacity - sum(sizes[kind] * times for kind, times in group.runs) for group in found]

@@ -28,7 +28,7 @@ def vector_fit(histogram: SizeHistogram, capacity: Sequence[int], depth: int) ->
 
     Args:
         histogram: Items by size, each within the capacities.
-        capacity: What a pack holds, for each size.
+        capacity: Capacity of a pack, for each size.
         depth: The most items of a pack.
     """
     limits = np.array(capacity, np.int64)

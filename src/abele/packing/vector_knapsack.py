@@ -18,7 +18,7 @@ from abele.packing.histogram import SizeHistogram
 from abele.packing.knapsack import KnapsackTable, Values
 
 MOST_WORK = 10**8
-"""Kinds times rooms times levels of what counts as small: some twenty rounds of half a second."""
+"""Kinds times rooms times levels up to which a knapsack is small: some twenty rounds of half a second."""
 
 MOST_ROOMS = 10**6
 """Rooms of a level, so that tables stay below a gigabyte."""
@@ -47,7 +47,7 @@ class VectorKnapsack:
 
     @property
     def is_small(self) -> bool:
-        """Whether column generation comes to an end with it in half a minute."""
+        """True if column generation ends within half a minute for it."""
         rooms = 1
         for limit in self.capacity.tolist():
             rooms *= limit + 1
@@ -59,7 +59,7 @@ class VectorKnapsack:
         return [*shares.T, np.full(len(self.sizes), 1 / self.depth)]
 
     def solve(self, values: Values) -> KnapsackTable:
-        """What each room is worth at most, when an item of each kind is worth ``values`` [num_kinds]."""
+        """Highest value of a pack of each room, when an item of each kind is worth ``values`` [num_kinds]."""
         shape = tuple((self.capacity + 1).tolist())
         best, last = [np.zeros(shape, values.dtype)], [np.full(shape, -1, np.int32)]
         worth = np.flatnonzero(values > 0).tolist()
@@ -84,5 +84,5 @@ class VectorKnapsack:
         return KnapsackTable(steps, self.depth, np.stack(best).reshape(rows), np.stack(last).reshape(rows))
 
     def best_value(self, values: Values) -> Any:
-        """What a whole pack is worth at most, of the type of ``values``."""
+        """Highest value of a whole pack, of the type of ``values``."""
         return self.solve(values).best[-1, -1]

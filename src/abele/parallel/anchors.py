@@ -39,7 +39,7 @@ class AnchorCollector:
         """Append what a micro-batch, or an update, does with its anchors.
 
         Args:
-            exits_of: Where a value is taken, or with None what comes last.
+            exits_of: Steps at which a value is taken, or with None the last ones.
             updated: True for what updates make.
 
         Raises:

@@ -1,4 +1,4 @@
-"""What a scale of the loss that follows the gradients goes by: which gradients, where its edge is, how often it moves.
+"""Rules of an automatic loss scale: the gradients that it follows, where their edge is, how often it moves.
 
 Source: the options of automatic loss scaling that Graphcore published with PopART, and their defaults.
 """
@@ -16,7 +16,7 @@ from abele.numerics.exponents import LARGEST_F16
 
 
 class GradientTracking(StrEnum):
-    """Which float16 gradients are counted.
+    """Choice of the float16 gradients that are counted.
 
     ``ALL``: of parameters that are trained, and of every result between them and the loss: what reaches it on all ways
     together. One that shows the elements of another in another shape or order is not counted again. ``PRODUCTS``: those
@@ -31,13 +31,13 @@ class GradientTracking(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class AutomaticLossScale:
-    """How the scale of the loss follows the gradients.
+    """Rule by which the loss scale follows the gradients.
 
     Attributes:
-        tracking: Which gradients are counted.
+        tracking: Choice of the gradients that are counted.
         tensors: With ``NAMED`` alone: names of parameters, or of modules (``layers.0``), which stand for all that is
             in them; ``*`` and ``?`` stand for any letters.
-        edge_proportion: Where large magnitudes begin, as a part of the largest float16.
+        edge_proportion: Lower edge of large magnitudes, as a part of the largest float16.
         threshold_proportion: Part of large elements above which the scale is halved; otherwise it is doubled.
         period: Updates of weights from one move of the scale to the next; gradients of the last of them decide.
 
@@ -83,6 +83,6 @@ class AutomaticLossScale:
 
 
 def modules_around(name: str) -> list[str]:
-    """A name, and the modules around what it names: ``layers``, ``layers.0`` and ``layers.0.bias`` for the last."""
+    """A name, and the names of the modules around it: ``layers``, ``layers.0`` and ``layers.0.bias`` for the last."""
     parts = name.split(".")
     return [".".join(parts[: n + 1]) for n in range(len(parts))]

@@ -22,7 +22,7 @@ STACKED = frozenset({"map", "cast", "reshape", "matmul"})
 
 @dataclass(frozen=True)
 class MaskedAttention:
-    """Ops that are an attention: scores, what is done to them, a softmax over keys, and a product with values.
+    """Ops of an attention: scores, changes to them, a softmax over keys, and a product with values.
 
     Attributes:
         ops: Those that scores are made by, by the value that each makes, in order, from products to before the softmax.
@@ -38,7 +38,7 @@ class MaskedAttention:
 
     @property
     def scores(self) -> Value:
-        """What the softmax is of."""
+        """Operand of the softmax."""
         return self.softmax.inputs[0]
 
     def rows_of(self, block: RowBlock) -> ValuePart:
@@ -63,7 +63,7 @@ def emit_blocked(
     """Append an attention block by block; gives its result.
 
     Args:
-        net: What to extend.
+        net: Network or block to extend.
         attention: The attention.
         blocking: Its blocks.
         values: For each value that it reads, what is read in its place.
@@ -108,7 +108,7 @@ def _of_one_size(stacks: _Stacks, attention: MaskedAttention, blocks: Sequence[R
 
 
 class _Stacks:
-    """Parts of values, one for each block, along a first dimension; of what is the same for all blocks there is one."""
+    """Parts of values, one per block, along a first dimension; values common to all blocks have one."""
 
     def __init__(self, net: BlockBuilder, ops: Mapping[Value, NetworkOp], values: Mapping[Value, Value]) -> None:
         self.net, self._ops, self._values = net, ops, values
@@ -194,7 +194,7 @@ def _joined(net: BlockBuilder, attention: MaskedAttention, pieces: Sequence[tupl
 
 
 def _digits(attention: MaskedAttention, block: RowBlock) -> tuple[tuple[Digit, ...], int]:
-    """The digits of the product's rows, and which of them blocks are ranges of."""
+    """Digits of the product's rows, and the one that blocks are ranges of."""
     digits = attention.rows_of(block).dims[1]
     places = [n for n, digit in enumerate(digits) if not digit.is_whole]
     return digits, places[0] if places else len(digits) - 1

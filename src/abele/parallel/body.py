@@ -13,7 +13,7 @@ from abele.parallel.network import NetworkOp, Value
 
 
 class Exits(NamedTuple):
-    """Where what a stage makes for the host is taken from it.
+    """Steps of a stage from which results for the host are taken.
 
     Attributes:
         leaving: Steps of the stage that follow its ops.
@@ -30,18 +30,18 @@ class Exits(NamedTuple):
 
 
 class StageSteps:
-    """What one stage does with a micro-batch.
+    """Steps of one stage for a micro-batch.
 
     Attributes:
-        name: What the steps are called.
+        name: Name of the steps.
         entering: Inputs from the host come first.
         compute: The network's own ops.
         leaving: Sums, outputs and changes of state.
         from_host: Copies from streams; part of what enters, unless the body has them before all stages.
         to_host: Copies to streams; part of what leaves, unless the body has them after all stages.
-        loading: What brings the next micro-batch's inputs to IO tiles.
-        handing_over: What brings the last micro-batch's outputs to IO tiles.
-        storing: What IO tiles send to the host.
+        loading: Steps that bring the next micro-batch's inputs to IO tiles.
+        handing_over: Steps that bring the last micro-batch's outputs to IO tiles.
+        storing: Steps with which IO tiles send to the host.
     """
 
     def __init__(self, name: str) -> None:
@@ -57,12 +57,12 @@ class StageSteps:
 
     @property
     def steps(self) -> Steps:
-        """All of it, in order."""
+        """All steps of the stage, in order."""
         return Steps(*self.entering.steps, self.compute, *self.leaving.steps, name=self.name)
 
     @property
     def exits(self) -> Exits:
-        """Where outputs are taken."""
+        """Steps at which outputs are taken."""
         return Exits(self.leaving, self.to_host)
 
     @property
@@ -75,9 +75,9 @@ class Body(ABC):
     """Micro-batches of an update.
 
     Attributes:
-        before: What comes once before them.
-        after: What comes once after them.
-        shares: What running means count for, in each stage that has any; see ``running_mean`` ops.
+        before: Steps that run once before them.
+        after: Steps that run once after them.
+        shares: Shares of running means, in each stage that has any; see ``running_mean`` ops.
     """
 
     def __init__(self) -> None:
@@ -94,14 +94,14 @@ class Body(ABC):
         """Lower what a micro-batch computes.
 
         Args:
-            to: Where to.
+            to: Lowering of the stage.
             ops: The network's ops.
-            sums: What it is added to, at once or by :meth:`lower_sums`.
+            sums: Sums to add to, at once or by :meth:`lower_sums`.
         """
 
     @abstractmethod
     def lower_sums(self, to: Lowering, sums: Sequence[NetworkOp]) -> None:
-        """Lower what is still to be added to sums; after :meth:`lower`."""
+        """Lower the remaining additions to sums; after :meth:`lower`."""
 
     @abstractmethod
     def advance_random_state(self, seed: Value, to: Lowering) -> None:
@@ -113,7 +113,7 @@ class Body(ABC):
 
 
 def beside_traffic(run: Iterable[Program], stages: Sequence[StageSteps], *, first: set[int], last: set[int]) -> Steps:
-    """A run of stages, beside which IO tiles store what was made before it and load what will be read after it.
+    """A run of stages, beside which IO tiles store results from before it and load inputs for after it.
 
     IO tiles wait for no other tile between what is handed over and what enters next; so where the steps of a program
     have them last, the machine has them at the same time as the run.
@@ -135,7 +135,7 @@ def beside_traffic(run: Iterable[Program], stages: Sequence[StageSteps], *, firs
 
 
 def around_traffic(program: Program, stages: Sequence[StageSteps]) -> Program:
-    """A program of all micro-batches with what is loaded before and stored after it, by nobody beside it."""
+    """A program of all micro-batches with loads before them and stores after them, without overlap."""
     loading = [step for stage in stages for step in stage.loading.steps]
     storing = [step for stage in stages for part in (stage.handing_over, stage.storing) for step in part.steps]
     return Steps(*loading, program, *storing) if loading or storing else program

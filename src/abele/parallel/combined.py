@@ -37,7 +37,7 @@ _NAMES = ("kept", "fresh", "decay")
 
 
 def combines(optimiser: Optimiser, schedule: Schedule) -> bool:
-    """True if the momentum of an optimiser is to take up gradients, and a schedule lets it."""
+    """True if an optimiser accumulates gradients in its momentum, and a schedule lets it."""
     runs = schedule.mean and schedule.strategy == MeanStrategy.RUNNING
     return (
         isinstance(optimiser, Sgd)
@@ -61,7 +61,7 @@ class _Momentum:
     Attributes:
         group: The number of its optimiser.
         total: The accumulator that it is.
-        parameter: What it is the momentum of.
+        parameter: Parameter of the momentum.
     """
 
     group: int
@@ -70,10 +70,10 @@ class _Momentum:
 
 
 class CombinedMomenta:
-    """The momenta of a program that take up gradients, and the scalars by which they do.
+    """Momenta that accumulate gradients, and the scalars of the accumulation.
 
     Args:
-        to: Where the network is lowered.
+        to: Lowering of the network.
         net: The network.
         replicas: Replicas that sum.
     """
@@ -105,11 +105,11 @@ class CombinedMomenta:
         return frozenset(one.parameter.name for one in self._momenta if one.group == group)
 
     def fresh(self, group: int, place: Place) -> Tensor:
-        """What each micro-batch's gradient is multiplied by when it is added."""
+        """Factor of each micro-batch's gradient when it is added."""
         return self._scalars[group, place.ipu]["fresh"]
 
     def begin(self, to: Lowering, updates: Mapping[int, GroupUpdate], prog: Steps) -> None:
-        """Append what comes before the micro-batches of a step: momenta shrink, and take up the decay of weights."""
+        """Append steps before the micro-batches of a step: momenta shrink, and accumulate the decay of weights."""
         for number, update in updates.items():
             there = [scalars for (group, _), scalars in self._scalars.items() if group == number]
             if there:

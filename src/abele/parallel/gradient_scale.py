@@ -1,6 +1,6 @@
-"""What gradients are multiplied by before updates see them: the loss's scale is taken out, and long ones are shrunk.
+"""Factors of gradients before updates read them: the loss scale is taken out, and long gradients are clipped.
 
-Gradients in half precision lose what is smaller than 2⁻²⁴. So the loss is multiplied by a scale, with which all
+Gradients in half precision lose values smaller than 2⁻²⁴. So the loss is multiplied by a scale, with which all
 gradients grow, and updates multiply them by its inverse in f32. Both are scalars on the device where the scale may
 change.
 
@@ -31,7 +31,7 @@ from abele.poplibs.popops.elementwise.map import map_with_outputs
 from abele.poplibs.popops.expr import Expr, ExprLike, Op, _1, _2, _3, _4, select
 
 STEP = 2.0
-"""What the scale is divided or multiplied by."""
+"""Factor by which the scale rises or falls."""
 
 
 def loss_scale_of(groups: Sequence[Group]) -> tuple[float, bool]:
@@ -58,13 +58,13 @@ class GradientScale:
     """The device side of the scale.
 
     Args:
-        graph: Where scalars and vertices are made.
+        graph: Graph of scalars and vertices.
         groups: Optimisers and their parameters.
-        automatic: How the scale of the loss follows the gradients, if it does.
+        automatic: Rule by which the loss scale follows the gradients, if it does.
 
     Attributes:
-        number: What gradients are multiplied by.
-        scalar: What they are multiplied by besides, on the device, where that may change.
+        number: Factor of gradients.
+        scalar: Further factor on the device, where it may change.
         loss: The scale of the loss on the device, where it may change.
         hyper: Scalars that the host writes, by name.
         state: Scalars that persist, by name.
@@ -94,7 +94,7 @@ class GradientScale:
         self.scalar = self._made("gradient_scale", 1.0 / scale) if is_scalar else None
 
     def on(self, graph: Graph) -> GradientScale:
-        """The scale as another IPU reads it: with a scalar of its own, which whoever owns it has to send there."""
+        """The scale for another IPU: a scalar of its own there, which the owner has to send."""
         other = copy.copy(self)
         if self.scalar is not None:
             other.graph = graph
@@ -110,7 +110,7 @@ class GradientScale:
         return self.graph.map(self.graph.variable(f32, (), name=f"gradients/{name}", initial=initial), 0)
 
     def begin(self, prog: Steps) -> None:
-        """Append what comes before the micro-batches of a step: the scale of the loss and its inverse."""
+        """Append steps before the micro-batches of a step: the scale of the loss and its inverse."""
         if self._factor is not None:
             assert self.loss is not None
             assert self.scalar is not None
@@ -133,11 +133,11 @@ class GradientScale:
         shards: Sequence[Tensor] = (),
         parts: Mapping[int, CommGroup] | None = None,
     ) -> None:
-        """Append what comes after the micro-batches: long gradients are shrunk, as if they were one vector.
+        """Append steps after the micro-batches: long gradients are clipped, as if they were one vector.
 
         Args:
             gradients: Of all parameters that replicas have whole.
-            share: What updates multiply them by, to make a mean of a sum.
+            share: Factor in updates, to make a mean of a sum.
             prog: Sequence that the step is appended to.
             shards: The replica's shares of the others.
             parts: By number in ``gradients``, those that are parts, and the replicas that have all of them together.
@@ -145,9 +145,11 @@ class GradientScale:
         if not self.clips or not (gradients or shards):
             return
         assert self.scalar is not None
+        # One sum of squares per tensor, all in one reduction.
         every = [*gradients, *shards]
         wanted = [SingleReduceOp(t, tuple(range(t.ndim)), ReduceParams("SQUARE_ADD"), f32, "square") for t in every]
         squares = popops.reduce_many(self.graph, wanted, prog, name="gradient_norms")
+        # Parts of split layers add up over the replicas of their group.
         for group in dict.fromkeys((parts or {}).values()):
             own = [number for number, of in (parts or {}).items() if of == group]
             split = concat([squares[number].reshape((1,)) for number in own])
@@ -155,18 +157,20 @@ class GradientScale:
             for place, number in enumerate(own):
                 squares[number] = total[place]
         together = concat([s.reshape((1,)) for s in squares])
+        # Shares add up over all replicas, whole gradients are the same on each.
         if shards:
             part = popops.reduce(self.graph, together[len(gradients) :], [0], "ADD", prog, name="square_of_shares")
             whole = gcl.all_reduce_cross_replica(self.graph, part, "add", prog, name="square_of_replicas")
             together = concat([together[: len(gradients)], whole.reshape((1,))])
         total = popops.reduce(self.graph, together, [0], "ADD", prog, name="square_of_norm")
+        # The norm of the unscaled mean; the factor divides by it where it is above the limit.
         inverse: ExprLike = _1 if self.loss is not None else 1.0 / self._scale
         norm = Op("sqrt", _2) * inverse * share
         shrunk = inverse * (self._norm / Op("max", norm, self._norm))
         map_with_outputs(self.graph, [shrunk], [self.scalar, total], [self.scalar], prog, "clip_by_norm")
 
     def end(self, counts: Tensor | None, prog: Steps) -> None:
-        """Append what comes after the updates: the automatic scale moves.
+        """Append steps after the updates: the automatic scale moves.
 
         Args:
             counts: Gradients of the step below and from the edge on, f32[2]; None if there are none in float16.

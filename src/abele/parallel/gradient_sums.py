@@ -25,13 +25,13 @@ _AT_ONCE = ("accumulate", "add_to_momentum")
 
 
 class GradientSums:
-    """What the micro-batches of an update add to.
+    """Sums to which the micro-batches of an update add.
 
     Args:
         net: The network.
-        graph: Where sums get their variables.
+        graph: Graph of the sums' variables.
         ops: The ops that add to sums, in order.
-        location: Where sums lie.
+        location: Place of the sums.
 
     Attributes:
         ops: All of them.

@@ -1,4 +1,4 @@
-"""Hidden scores: where a value is minus infinity whatever its operands are, as far as constants tell.
+"""Masked scores: places where a value is minus infinity whatever its operands, as far as constants tell.
 
 A mask that is known when a network is compiled chooses minus infinity for scores or adds it. What chooses and what is
 added are constants, so which scores that leaves is computed from them alone, in NumPy. As everywhere with masks, what
@@ -23,7 +23,7 @@ NOWHERE: Bool = np.zeros((), np.bool_)
 
 
 def hidden(value: Value, makers: Mapping[Value, NetworkOp], contents: Contents) -> Bool:
-    """Where ``value`` is minus infinity for certain: an array that broadcasts to its shape.
+    """Array that is True where ``value`` is minus infinity for certain; it broadcasts to its shape.
 
     Args:
         value: Scores.
@@ -44,7 +44,7 @@ def hidden(value: Value, makers: Mapping[Value, NetworkOp], contents: Contents) 
 
 
 class _Hidden:
-    """Where the parts of the expression of one map are minus infinity."""
+    """Certain minus infinities in the parts of the expression of one map."""
 
     def __init__(self, op: NetworkOp, makers: Mapping[Value, NetworkOp], contents: Contents) -> None:
         self._op, self._makers, self._contents = op, makers, contents

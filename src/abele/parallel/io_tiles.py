@@ -58,6 +58,6 @@ class IoTiles:
         stage.storing.add(Copy(waiting, stream, name=stream.name))
 
     def _waiting(self, tensor: Tensor, ipu: int, name: str) -> Tensor:
-        """Where data waits, in the order in which the host has it."""
+        """Buffer for waiting data, in the order in which the host has it."""
         graph = self._by_ipu[ipu]
         return graph.map_linear(graph.variable(tensor.dtype, tensor.shape, name=f"io/{name}"))

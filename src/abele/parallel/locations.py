@@ -1,4 +1,4 @@
-"""Where what a program keeps lies: on the chip or in streaming memory, whole or shared by replicas."""
+"""Places of a program's tensors: on the chip or in streaming memory, whole or shared by replicas."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEAST_SHARDED = 8192
 
 @dataclass(frozen=True)
 class TensorLocation:
-    """Where tensors of one kind lie.
+    """Place of tensors of one kind.
 
     Attributes:
         on_chip: False to keep them in streaming memory, from where they come when they are needed.
@@ -58,18 +58,18 @@ _WHOLE = {
     "activations": "makes its own",
     "accumulators": "sums its own micro-batches, and shares are made of the sums",
 }
-"""What replicas do not share, and why not: what each of them does."""
+"""Tensors that replicas do not share, with the reason: each of them does this."""
 
 
 @dataclass(frozen=True)
 class Locations:
-    """Where the tensors of a training program lie.
+    """Places of the tensors of a training program.
 
     Attributes:
         optimiser: The state that optimisers keep beside parameters.
         weights: Parameters; replicas have whole ones.
-        activations: What stages of a pipeline keep for later stages, and phases for later phases than the next; each
-            replica has its own.
+        activations: Values that stages of a pipeline keep for later stages, and phases for later phases than the next;
+            each replica has its own.
         accumulators: Sums of gradients over micro-batches; each replica has its own.
 
     Raises:
@@ -92,7 +92,7 @@ class Locations:
 
     @property
     def off_chip(self) -> tuple[str, ...]:
-        """What is in streaming memory."""
+        """Kinds of tensors in streaming memory."""
         return tuple(f.name for f in fields(self) if not getattr(self, f.name).on_chip)
 
 
@@ -119,7 +119,7 @@ def check_locations(system: System, locations: Locations, *, waits: bool) -> Non
 
     Args:
         system: The machine.
-        locations: Where things are to lie.
+        locations: Places of the tensors.
         waits: True if the network has stages of a pipeline, or phases, between which activations wait.
 
     Raises:

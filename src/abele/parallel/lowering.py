@@ -27,26 +27,26 @@ STABLE_NORMS = "stable_norms"
 
 
 class Lowering:
-    """The tensors that stand for the values of a network or block, and the program that is being appended to.
+    """Lowering context: tensors of the values of a network or block, and the program to append to.
 
     Inputs, parameters and buffers become variables when the first op that reads them is lowered, in the layout which
     that op asks for; later ops take them as they are. That holds inside of functions and regions too: a parameter of
     a block that stands for a value outside becomes a variable when something inside first reads it.
 
     Attributes:
-        graph: Where variables and vertices are made.
+        graph: Graph of variables and vertices.
         prog: The sequence that rules append to.
         planning: Options of matrix products, convolutions and recurrent layers, see :meth:`planned`, and of norms.
         updates: The device side of each optimiser, by its number and that of the IPU; see ``update`` ops.
-        repeats: What was built so far, for ops whose like was lowered before.
-        loss_scale: What the loss is multiplied by, where that may change; see ``loss_scale`` ops.
-        shares: What a running mean and a further gradient count for in this micro-batch; see ``running_mean`` ops.
+        repeats: Ops built so far, for ops whose like was lowered before.
+        loss_scale: Factor of the loss, where that may change; see ``loss_scale`` ops.
+        shares: Shares of a running mean and of a further gradient in this micro-batch; see ``running_mean`` ops.
         shares_of: The replica's shares of sums over replicas, by their values; see ``reduce_scatter`` ops.
         remote: The parameters in streaming memory, if there are any; what ops inside of blocks read is loaded before
             the op that has the blocks.
         sums: The sums of gradients in streaming memory.
         momenta: The momenta that take up gradients; see ``accumulate`` ops.
-        rows: Where in streaming memory parameters are, once all that reads them is lowered.
+        rows: Rows of parameters in streaming memory, once all their readers are lowered.
         functions: The functions of which the machine has one copy; calls of others are lowered where they stand.
     """
 
@@ -104,7 +104,7 @@ class Lowering:
         return self._graphs[place.ipu] if len(self._graphs) > 1 else self.graph
 
     def _go_to(self, place: Place | None) -> None:
-        """Go on with the graph of another IPU; inside of blocks everything is where the block is."""
+        """Go on with the graph of another IPU; inside of blocks everything is on the block's IPU."""
         if len(self._graphs) > 1 and place is not None:
             self.graph = self._graphs[place.ipu]
             self.repeats.where = place.ipu
@@ -141,7 +141,7 @@ class Lowering:
         return bool(self.planning.get(STABLE_NORMS, False))
 
     def planned(self, op: NetworkOp, dtype: ElementType) -> dict[str, Any]:
-        """The options of an op's products of operands of ``dtype``: those of all, but for what it has of its own.
+        """Options of an op's products of operands of ``dtype``: the common ones, overridden by its own.
 
         Operands of f32 have f32 partials, whatever others have.
         """
@@ -152,7 +152,7 @@ class Lowering:
 
     @contextmanager
     def into(self, prog: Steps) -> Iterator[Steps]:
-        """Append what is lowered inside to ``prog``."""
+        """Append steps that are lowered inside to ``prog``."""
         before, self.prog = self.prog, prog
         try:
             yield prog
@@ -165,7 +165,7 @@ class Lowering:
         """Lower ops in order.
 
         Args:
-            ops: What to lower.
+            ops: Ops to lower.
             leaving: Values that are needed afterwards.
 
         Raises:
@@ -176,7 +176,7 @@ class Lowering:
         self.lower(listed)
 
     def announce(self, ops: Sequence[NetworkOp], leaving: Iterable[Value] = ()) -> None:
-        """Take note of what reads which values, before any of it is lowered."""
+        """Note the readers of values, before any op is lowered."""
         for value in (*leaving, *(v for op in ops for v in op.inputs)):
             self._readers[value] = self._readers.get(value, 0) + 1
         for op in ops:
@@ -187,7 +187,7 @@ class Lowering:
         """Lower ops that were announced, in order.
 
         Args:
-            ops: What to lower.
+            ops: Ops to lower.
             settle: False if more ops follow here: what waits for its first reader may then wait for theirs.
 
         Raises:
@@ -266,14 +266,16 @@ class Lowering:
             to.bind(value, tensor)
 
     def _entrance(self, value: Value) -> tuple[Lowering, Value]:
-        """Where a value enters: here, or further out what a parameter of blocks stands for."""
+        """Lowering into which a value enters, and the value there: itself, or further out the one that a parameter
+        stands for.
+        """
         if value in self._tensors or value not in self._stands_for:
             return self, value
         assert self._outer is not None
         return self._outer._entrance(self._stands_for[value])
 
     def _put_together(self, value: Value) -> None:
-        """Copy a matrix that several variables show together into one, which stands for it from now on.
+        """Copy a matrix in pieces of several variables into one variable, which replaces it from now on.
 
         Products send each element to many tiles, which would all put the pieces together again; and the gradient of one
         matrix mostly has three readers, two products and a sum. It is copied along its rows or its columns, whichever
@@ -301,7 +303,7 @@ class Lowering:
 
         if not rule.depends_on_operands_alone:
             return lower()
-        # What results are laid out like decides as operands do.
+        # Layouts for results decide as those of operands do.
         operands = [*(self[v] for v in op.inputs), *map(self.like, op.outputs), *map(self.given, op.outputs)]
         several = len(op.outputs) > 1
         made = tuple((v.shape, v.dtype.name, several and self.is_read(v)) for v in op.outputs)
@@ -352,7 +354,7 @@ class Lowering:
         return graph.map_linear(graph.variable(value.dtype, value.shape, name=value.name or "value"))
 
     def _computed(self, value: Value, layout: Callable[[], Tensor | None]) -> Tensor:
-        """A value that waited for its first reader, which may have a layout for it."""
+        """Tensor of a value that waited for its first reader's layout."""
         wanted = layout()
         if wanted is not None:
             self._given[value] = wanted
@@ -387,10 +389,10 @@ class Lowering:
         """Lower a block here and now; returns its results.
 
         Args:
-            block: What to lower.
+            block: Block to lower.
             arguments: For each parameter a value of this lowering, or a tensor.
             owned: Parameters whose tensors the block may overwrite.
-            leaving: What its results become here, in order, where they may be laid out as these are to be.
+            leaving: Values here for its results, in order, where they may be laid out as these are to be.
         """
         inner = Lowering(self.graph, outer=self)
         for parameter, argument in zip(block.parameters, arguments, strict=True):
@@ -406,13 +408,13 @@ class Lowering:
     def function_body(
         self, block: OpBlock, arguments: Sequence[Value | Tensor | None], *, leaving: Iterable[Value]
     ) -> tuple[list[Tensor | None], list[Tensor]]:
-        """Lower a block for several calls; returns what it reads its parameters from, and its results.
+        """Lower a block for several calls; returns the tensors of its parameters, and its results.
 
         Args:
-            block: What to lower.
+            block: Block to lower.
             arguments: For each parameter a value of this lowering, a tensor, or None for one whose first reader in the
                 block lays it out.
-            leaving: What its results become at the first call.
+            leaving: Values for its results at the first call.
         """
         inner = Lowering(self.graph, outer=self)
         for parameter, argument in zip(block.parameters, arguments, strict=True):
@@ -465,7 +467,7 @@ def _rename(tensor: Tensor, name: str) -> None:
 
 @contextmanager
 def located(graph: Graph, origin: DebugRecord, *, scoped: bool = True) -> Iterator[None]:
-    """Give what is made inside the source line, and if ``scoped`` the path and name, of ``origin``."""
+    """Give objects that are made inside the source line of ``origin``, and if ``scoped`` its path and name."""
     location = (origin.file, origin.line) if origin.file else None
     with graph.scope(origin.full_name if scoped else "", location=location, text=origin.text):
         yield

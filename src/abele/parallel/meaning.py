@@ -20,7 +20,7 @@ class Peers:
     """The replicas of a network that are interpreted together, each by a thread; they meet where ops need all of them.
 
     Args:
-        replicas: How many there are.
+        replicas: Number of replicas.
     """
 
     def __init__(self, replicas: int) -> None:
@@ -28,7 +28,7 @@ class Peers:
         self._barrier = threading.Barrier(replicas)
 
     def exchange(self, replica: int, given: Any) -> list[Any]:
-        """What every replica gives, by its number."""
+        """Values given by all replicas, in order of their numbers."""
         self._given[replica] = given
         self._barrier.wait()
         everyone = list(self._given)
@@ -58,7 +58,7 @@ class Interpreter:
         """The results of a block.
 
         Args:
-            block: What to run.
+            block: Block to run.
             arguments: An array for each parameter.
         """
         values: dict[Value, Array] = {}
@@ -68,7 +68,7 @@ class Interpreter:
         return [values[v] for v in block.results]
 
     def ops(self, ops: Iterable[NetworkOp], values: dict[Value, Array]) -> None:
-        """Run ops in order; what they make is added to ``values``."""
+        """Run ops in order; their results are added to ``values``."""
         for op in ops:
             results = rule_of(op).interpret(self, op, [values[v] for v in op.inputs])
             for value, array in zip(op.outputs, results if isinstance(results, tuple) else (results,), strict=True):
@@ -105,7 +105,7 @@ def evaluate_replicas(
 
     Args:
         net: The network.
-        feeds: What enters each replica, as for :func:`evaluate`.
+        feeds: Inputs of each replica, as for :func:`evaluate`.
         precise: True to compute floating-point values in 64 bits; otherwise in the type of each value.
 
     Returns:

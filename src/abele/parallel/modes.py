@@ -11,7 +11,7 @@ _EXCEPTIONS = ("invalid", "divide_by_zero", "overflow")
 
 @dataclass(frozen=True)
 class RunModes:
-    """How a program runs.
+    """Modes in which a program runs.
 
     Attributes:
         exceptions: True for invalid operations, divisions by zero and overflows of floats to stop the program.
@@ -26,7 +26,7 @@ class RunModes:
     shared_functions: bool = False
 
     def steps(self) -> list[Program]:
-        """What a program does first."""
+        """Steps that a program begins with."""
         # An overflow that is to stop the program must not be held at the largest number before it is seen.
         fields = dict.fromkeys((*_EXCEPTIONS, "nan_on_overflow"), True) if self.exceptions else {}
         if self.stochastic_rounding:

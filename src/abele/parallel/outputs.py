@@ -17,8 +17,8 @@ class OutputCollector:
     """The steps that bring outputs to the host.
 
     Args:
-        graph: Where they are made.
-        schedule: Which micro-batches the host gets.
+        graph: Graph of the outputs.
+        schedule: Schedule, with the choice of micro-batches that the host gets.
         name: Prefix of the streams.
         each: True if every replica sends its own, though they compute one model together.
 

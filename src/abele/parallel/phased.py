@@ -1,4 +1,4 @@
-"""Micro-batches in phases: one part of the network after the other, and what is between them may leave the chip.
+"""Micro-batches in phases: one part of the network after the other; values between them may leave the chip.
 
 Phase ``p`` of the ``n`` that the model's author gave runs forward at time ``p`` and backward at time ``2·(n − 1) − p``:
 the last one runs backward at once. At the end of its time a phase stores what a later one than the next reads, and that
@@ -24,14 +24,14 @@ from abele.parallel.serial import SerialBody
 
 
 class _Phase:
-    """What happens at one time.
+    """Steps of one phase.
 
     Attributes:
-        time: Its number.
+        time: Number of the phase.
         begin: Loads.
         compute: The network's own ops.
         end: Sums, and stores.
-        tensors: What stands here for values of earlier phases.
+        tensors: Tensors here for values of earlier phases.
     """
 
     def __init__(self, time: int) -> None:
@@ -47,9 +47,9 @@ class PhasedBody(SerialBody):
 
     Args:
         net: The network, with the phase of each op.
-        graph: Where it is lowered.
+        graph: Graph of the program.
         count: Micro-batches.
-        location: Where what waits for later phases than the next lies.
+        location: Place of tensors that wait for later phases than the next.
         stash: The 8-bit float as which activations wait for the backward pass; None for what they are.
     """
 
@@ -82,7 +82,7 @@ class PhasedBody(SerialBody):
             self._stage.compute.add(Block(Steps(phase.begin, phase.compute, phase.end), f"phase{phase.time}"))
 
     def lower_sums(self, to: Lowering, sums: Sequence[NetworkOp]) -> None:
-        """Those of each phase, at its end."""
+        """Lower the sums of each phase at its end."""
         assert to.sums is not None
         to.shares = self.shares.get(self._stage)
         for phase in self._phases:
@@ -91,7 +91,7 @@ class PhasedBody(SerialBody):
                 to.sums.lower(to, mine)
 
     def _time_of(self, op: NetworkOp) -> int:
-        """When an op runs: in its phase, or in a later one that makes what it reads."""
+        """Phase in which an op runs: its own, or a later one that makes its operands."""
         ready = max((self._time[v] for v in op.inputs if v in self._time), default=0)
         own = 0 if op.place is None else op.place.phase
         time = max(ready, own if op.stage == Stage.FORWARD else 2 * self._last - own)
@@ -114,7 +114,7 @@ class PhasedBody(SerialBody):
         weights = {v for e in self._net.entries if e in to and e not in self._net.inputs for v in to[e].variables}
         groups: dict[tuple[int, tuple[int, ...]], list[Value]] = {}
         for value, times in readers.items():
-            # What only shows weights comes with them.
+            # Views of weights come with them.
             if self._time[value] == phase.time and value in to and weights.isdisjoint(to[value].variables):
                 groups.setdefault((value.place.ipu, tuple(sorted(times))), []).append(value)
         for (_, later), values in groups.items():

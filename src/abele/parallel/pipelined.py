@@ -34,11 +34,11 @@ class _PipelineStage(StageSteps):
 
     Attributes:
         number: Its number.
-        ipu: Where it runs.
+        ipu: The IPU that it runs on.
         graph: The graph of that IPU.
-        arriving: What is sent to it before each of its ticks: source and destination.
-        tensors: What stands here for values of earlier stages.
-        places: Where it is in the rings of each IPU: mostly of its own, but what is sent to a later stage waits there.
+        arriving: Copies to it before each of its ticks: source and destination.
+        tensors: Tensors here for values of earlier stages.
+        places: Its positions in the rings of each IPU: mostly of its own, but values for a later stage wait there.
         seed: Its own state of random ops.
     """
 
@@ -59,10 +59,10 @@ class PipelinedBody(Body):
 
     Args:
         net: The network, with the stage of each op.
-        graph: Where it is lowered.
+        graph: Graph of the program.
         count: Micro-batches.
         stride: Ticks from one micro-batch to the next; see :mod:`~abele.parallel.ticks`.
-        location: Where what waits for later stages lies.
+        location: Place of tensors that wait for later stages.
         stash: The 8-bit float as which activations wait for backward stages; None for what they are.
 
     Raises:
@@ -96,7 +96,7 @@ class PipelinedBody(Body):
         self._pending: dict[Value, NetworkOp] = {}
 
     def stage_of(self, value: Value | None) -> StageSteps:
-        """That of the value's place."""
+        """Stage of the value's place."""
         return self._stages[-1] if value is None else self._stages[value.place.pipeline_stage]
 
     # --- lowering ----------------------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ class PipelinedBody(Body):
             mine = [op for op in ops if op.place is not None and op.place.pipeline_stage == stage.number]
             self._give_seed(stage, mine, to)
             for op in mine:
-                # What is sent is taken from where it was made: nothing of this tick has run.
+                # Values are sent from where they were made: nothing of this tick has run.
                 crosses = op.kind == "transfer" and op not in once
                 with to.reading({} if crosses else stage.tensors):
                     self._lower(to, op, stage, once, sums)
@@ -153,7 +153,7 @@ class PipelinedBody(Body):
                 sums.add(to, op)
 
     def _lower_once(self, to: Lowering, op: NetworkOp) -> None:
-        """Lower what is the same for all micro-batches before the first of them, and what it follows from."""
+        """Lower values that are the same for all micro-batches, and their operands, before the first of them."""
         for value in op.outputs:
             del self._pending[value]
         for value in op.inputs:
@@ -165,7 +165,7 @@ class PipelinedBody(Body):
                 to[value]
 
     def lower_sums(self, to: Lowering, sums: Sequence[NetworkOp]) -> None:
-        """Those of each stage."""
+        """Lower the sums of each stage."""
         assert to.sums is not None
         for stage in self._stages:
             to.shares = self.shares.get(stage)
@@ -197,7 +197,7 @@ class PipelinedBody(Body):
         early = {variable for value in self._arriving if value in to for variable in to[value].variables}
         for value, stages in readers.items():
             if value.place.pipeline_stage == stage.number and value in to:
-                # What only shows something that arrives changes with it.
+                # A view of a value that arrives changes with it.
                 arrives = not early.isdisjoint(to[value].variables)
                 key = value.place.ipu, arrives, tuple(sorted(stages))
                 groups.setdefault(key, []).append(value)
@@ -228,11 +228,11 @@ class PipelinedBody(Body):
                         later.tensors |= ring.read(self._index(later, ipu, length), later.entering)
 
     def _index(self, stage: _PipelineStage, ipu: int, length: int) -> Tensor:
-        """Where a stage is in rings of a length on an IPU."""
+        """Position of a stage in rings of a length on an IPU."""
         return stage.places.setdefault(ipu, RingPlaces(self._graph.ipu(ipu))).index(length)
 
     def _check_state(self, ops: Sequence[NetworkOp]) -> None:
-        """Raise unless each state that micro-batches change is read by the stage alone that changes it."""
+        """Raise unless only one stage changes and reads each state that micro-batches change."""
         changing = {
             state: value.place.pipeline_stage
             for state, value in self._net.updates.items()

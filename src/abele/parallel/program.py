@@ -56,7 +56,7 @@ class NetworkProgram:
     Attributes:
         graph: The graph.
         program: One run.
-        schedule: How the run goes over its micro-batches.
+        schedule: Schedule of the run over its micro-batches.
         inputs: A stream per input; each copy is one micro-batch.
         outputs: A stream per output; each copy is one micro-batch of the result.
         changed: A stream for each input that the network changes; each copy is one micro-batch.
@@ -64,7 +64,7 @@ class NetworkProgram:
         weights: Parameters and buffers on the chip, by name.
         remote_weights: Parameters in streaming memory, by name.
         groups: The device side of each optimiser.
-        scale: What gradients are multiplied by, and the scale of the loss; None for inference.
+        scale: Factors of gradients, and the scale of the loss; None for inference.
         seed: State of random ops: u32[2].
         gradients: Gradients of a micro-batch, by the names of parameters.
     """
@@ -98,10 +98,10 @@ def inference_program(
 
     Args:
         net: The network.
-        graph: Where to build.
-        schedule: How one run goes over its micro-batches.
+        graph: Graph to build in.
+        schedule: Schedule of one run over its micro-batches.
         planning: Options of matrix products and convolutions.
-        modes: How floats behave, and whether the host's data is used.
+        modes: Behaviour of floats, and whether the host's data is used.
         pipeline: The passes before lowering; by default :func:`~abele.parallel.passes.inference_pipeline`.
         watch: Is shown the network after each pass.
 
@@ -131,14 +131,14 @@ def training_program(
 
     Args:
         net: A network with a loss.
-        graph: Where to build.
-        schedule: How one run goes over its micro-batches.
+        graph: Graph to build in.
+        schedule: Schedule of one run over its micro-batches.
         groups: Optimisers and the parameters that they update.
         planning: Options of matrix products and convolutions.
-        modes: How floats behave, and whether the host's data is used.
+        modes: Behaviour of floats, and whether the host's data is used.
         pipeline: The passes before lowering; by default :func:`~abele.parallel.passes.training_pipeline`.
         watch: Is shown the network after each pass.
-        automatic_loss_scale: How the scale of the loss follows the gradients, if it does; ``pipeline`` has to count
+        automatic_loss_scale: Rule by which the loss scale follows the gradients, if it does; ``pipeline`` has to count
             them then.
 
     Raises:
@@ -173,12 +173,12 @@ def lower_network(
 
     Args:
         net: The network; its ``update`` ops name their group by number.
-        graph: Where to build.
-        schedule: How one run goes over its micro-batches.
+        graph: Graph to build in.
+        schedule: Schedule of one run over its micro-batches.
         groups: Optimisers.
         planning: Options of matrix products and convolutions.
-        modes: How floats behave, and whether the host's data is used.
-        automatic_loss_scale: How the scale of the loss follows the gradients, if it does.
+        modes: Behaviour of floats, and whether the host's data is used.
+        automatic_loss_scale: Rule by which the loss scale follows the gradients, if it does.
 
     Raises:
         UnsupportedOpError: An op has no rule.
@@ -232,7 +232,7 @@ class _ProgramBuilder:
 
     @cached_property
     def _parts(self) -> dict[str, CommGroup]:
-        """Parameters of which each replica has a part, and the replicas that have all parts together."""
+        """Parameters split into parts over replicas, and the replicas with all parts together."""
         return {name: self.schedule.tensor_parallel for name, _ in self.schedule.splits}
 
     def build(self, modes: RunModes) -> NetworkProgram:
@@ -241,6 +241,7 @@ class _ProgramBuilder:
             return self._build(modes)
 
     def _build(self, modes: RunModes) -> NetworkProgram:
+        # Ops by when they run: in each micro-batch, adding to sums after it, and once per step.
         needed = self.net.needed(self.net.results)
         if modes.shared_functions:
             self.to.functions = SharedFunctions.of(needed, self.net.leaves)
@@ -248,18 +249,22 @@ class _ProgramBuilder:
         sums = [op for op in needed if op.kind in _OF_MICRO_BATCHES]
         body = self.body
         compute = [op for op in needed if op.stage != Stage.UPDATE and op.kind not in _OF_MICRO_BATCHES]
+        # Lower the micro-batch first: its readers choose the layouts in which updates and streams then find the
+        # tensors.
         worthwhile = worthwhile_bytes(self.graph.system)
         self.to.remote = remote_weights(self.net, self.schedule.locations.weights, worthwhile)
         gradient_sums = GradientSums(self.net, self.graph, sums, self.schedule.locations.accumulators)
         body.lower(self.to, compute, gradient_sums)
         self._make_updates(of_step, shared_functions=modes.shared_functions)
         gradient_sums.bind(self.to)
+        # Inputs are loaded before the ops of their stage, or made once where no host feeds the program.
         inputs = [self._input_stream(v) for v in self.net.inputs]
         if modes.synthetic_data:
             self._make_data()
         else:
             for stream, value in inputs:
                 self._load(stream, value)
+        # Sums come after the micro-batch; stages with running means share one count of micro-batches.
         step = Steps(name="step")
         for op in sums:
             stage = body.stage_of(op.output)
@@ -268,6 +273,7 @@ class _ProgramBuilder:
                 body.shares[stage] = self._running_shares(graph, step, stage.leaving)
         self.to.sums = RemoteSums(self.to, self.graph, sums, self.schedule.locations.accumulators)
         body.lower_sums(self.to, gradient_sums.left)
+        # Outputs may be weights in streaming memory: they have to be there before anything is sent.
         if self.to.remote is not None:
             for value in self.net.outputs:
                 self.to.remote.show(self.to, body.stage_of(value).leaving, [self.to[value]])
@@ -275,6 +281,7 @@ class _ProgramBuilder:
             self._store_outputs()
             changed = [(v, body.stage_of(v).exits) for v in self.net.changed_inputs.values()]
             self.changed.add([(self._kept(v, exits), exits) for v, exits in changed])
+        # Anchors of micro-batches leave with their stage; state is written back after them, as both read its old value.
         anchors = AnchorCollector(self.graph, self.net, self.to, self.schedule)
         anchors.add(lambda value: body.stage_of(value).exits, updated=False)
         self._write_back()
@@ -282,6 +289,7 @@ class _ProgramBuilder:
         if remote is not None:
             remote.finish(self.to, self.graph)
             self.to.rows = remote.rows
+        # The update closes the step, and anchors of updated values come after it.
         self._step(step, of_step)
         anchors.add(lambda _: Exits(step, step), updated=True)
         before = [*modes.steps(), self.outputs.before, *anchors.before]
@@ -356,7 +364,7 @@ class _ProgramBuilder:
         return next(update for (number, _), update in self.to.updates.items() if number == group)
 
     def _kept(self, value: Value, exits: Exits) -> Tensor:
-        """The tensor of an output; a copy of what only shows a weight that changes before the host reads it."""
+        """Tensor of an output; a copy where it shows a weight that changes before the host reads it."""
         tensor = self.to[value]
         changing = {*self.net.gradients, *self.net.updates}
         weights = {v for w in changing if w in self.to for v in self.to[w].variables}
@@ -372,8 +380,9 @@ class _ProgramBuilder:
             self.graph.initialise(self.to[value], numbers.astype(value.dtype.np))
 
     def _share(self, group: Group) -> float:
-        """What an update multiplies gradients by: to climb where others descend, and to make a mean of sums: of those
-        over replicas, and of float16 ones over micro-batches."""
+        """Factor of gradients in an update: −1 to climb where others descend, and the inverse number of addends to make
+        a mean of sums: of those over replicas, and of float16 ones over micro-batches.
+        """
         sign = -1.0 if group.optimiser.maximises and not climbs(self.groups) else 1.0
         schedule = self.schedule
         if not schedule.mean or schedule.strategy != MeanStrategy.POST:
@@ -414,6 +423,7 @@ class _ProgramBuilder:
             self.body.advance_random_state(self.net.seed, self.to)
 
     def _step(self, step: Steps, ops: Sequence[NetworkOp]) -> None:
+        # Everything that accumulates begins at zero, but for sums that are momenta.
         updates = [op for op in ops if op.kind == "update"]
         self.scale.begin(step)
         assert self.to.sums is not None
@@ -421,13 +431,17 @@ class _ProgramBuilder:
         momenta = self.to.momenta
         self.to.sums.begin(self.to, [v for v in self.net.accumulators if v not in momenta.totals], step)
         momenta.begin(self.to, {number: self._first_of(number) for number in range(len(self.groups))}, step)
+        # All micro-batches of the step, without empty sequences around them.
         for steps in (self.body.before, self.body.program(), self.body.after):
             if not isinstance(steps, Steps) or steps.steps:
                 step.add(steps)
+        # Sums come out of streaming memory now only if replicas exchange them or clipping reads them all; others wait
+        # for their update.
         collectives = [op for op in ops if op.kind in ("all_reduce", "reduce_scatter")]
         self.to.sums.load(step, None if self.scale.clips else {v for op in collectives for v in op.inputs})
         with self.to.into(step):
             self.to.run(collectives)
+        # Clipping needs the norm of all gradients: whole ones, shares, and parts of split layers.
         groups = {op.attrs["group"] for op in updates}
         shares = {abs(self._first_of(number).share) for number in groups} or {1.0}
         names = {value: state.name for state, value in self.net.updates.items()}
@@ -441,6 +455,7 @@ class _ProgramBuilder:
             parts=parts,
         )
         with self.to.into(step):
+            # Group by group, so that state in streaming memory is on the chip for one group at a time.
             for number in range(len(self.groups)):
                 group = self._first_of(number)
                 group.begin(step)
@@ -449,6 +464,7 @@ class _ProgramBuilder:
                     if of == number:
                         update.flush(step)
                 group.end(step)
+        # Replicas must agree on the scale of the next step, so their counts are summed.
         counts = self._counts(step)
         if counts is not None and self.schedule.replicas > 1:
             gcl.all_reduce_cross_replica_in_place(self.graph, counts, "add", step, name="counts_of_replicas")

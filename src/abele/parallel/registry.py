@@ -29,12 +29,12 @@ Types = Iterable[tuple["Shape", "ElementType"]]
 
 
 class OpRule:
-    """What the ops of one kind are. Subclasses are registered with :func:`rule` and have no state.
+    """Rules for the ops of one kind. Subclasses are registered with :func:`rule` and have no state.
 
     Attributes:
-        operands: How many there are: a number, or the least and the most (None: any number).
+        operands: Number of operands, or the least and the most (None: any number).
         attributes: Name and Python type (or types) of each attribute; all are required, no others allowed.
-        region_names: What listings call the regions; the last name stands for all further ones.
+        region_names: Names of the regions in listings; the last name stands for all further ones.
         folds: True if an op on constants alone may be computed when the network is compiled.
         repeats: True if equal ops have equal results, so that one can stand for both.
         reads_eagerly: False if the op itself sees to it that its operands become variables.
@@ -85,14 +85,14 @@ class OpRule:
         return self.evaluate(op, *args)
 
     def simplify(self, net: BlockBuilder, op: NetworkOp) -> Value | tuple[Value, ...] | None:
-        """What the op comes to if that is simpler, appended to ``net``; None to leave it as it is.
+        """Simpler equivalent of the op, appended to ``net``; None to leave it as it is.
 
         What is appended must itself be simpler (fewer or cheaper ops), so that simplifying ends.
         """
         return None
 
     def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
-        """What of the operands is needed for ``part`` of the result, the first one where nothing reads the others.
+        """Parts of the operands that are needed for ``part`` of the result.
 
         Returns:
             The part that :meth:`emit_part` makes, which has all of ``part``, and for it the part of each operand; None
@@ -130,7 +130,7 @@ class OpRule:
         """Append ops for the gradients of the inputs, given those of the outputs.
 
         Args:
-            net: What to extend. Values that ``op`` reads and makes can be read there.
+            net: Network or block to extend.
             op: The op to differentiate.
             grads: Gradient of the loss by each output; None where the loss does not depend on it.
             wanted: For each input, whether its gradient is needed.
@@ -145,13 +145,13 @@ class RowWise(OpRule):
     """A kind whose result has the shape of its operands, made of each index of the first dimensions by itself.
 
     Attributes:
-        row_dims: How many of the last dimensions are made together.
+        row_dims: Number of last dimensions that are made together.
     """
 
     row_dims: ClassVar[int] = 0
 
     def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
-        """The same part of every operand."""
+        """The same part of every operand, since rows are independent."""
         made = part.with_whole(*range(-self.row_dims, 0))
         return made, [made] * len(op.inputs)
 
@@ -162,7 +162,7 @@ class RowWise(OpRule):
 
 
 def broadcast_needs(op: NetworkOp, part: ValuePart) -> list[ValuePart]:
-    """What operands that broadcast to the result have to give for ``part`` of it."""
+    """Parts of operands that broadcast to the result, as needed for ``part`` of it."""
     return [
         ValuePart(
             tuple(

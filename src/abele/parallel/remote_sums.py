@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from abele.parallel.lowering import Lowering
 
 _IN_PARTS = ("accumulate", "running_mean")
-"""Kinds of op whose first operand, which they change, may be in streaming memory."""
+"""Kinds of op whose first operand is changed in place and may be in streaming memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,9 +30,9 @@ class SumPart:
     """Sums that come and go together.
 
     Attributes:
-        ops: What adds to them.
-        buffer: Where they are.
-        tensor: What they are loaded into.
+        ops: Ops that add to them.
+        buffer: Buffer that they are in.
+        tensor: Tensor that they are loaded into.
     """
 
     ops: tuple[NetworkOp, ...]
@@ -52,10 +52,10 @@ class RemoteSums:
     """The sums of a program that are in streaming memory.
 
     Args:
-        to: Where the sums have tensors.
+        to: Lowering with tensors of the sums.
         graph: The whole graph.
         ops: All ops that add to sums.
-        location: Where sums lie.
+        location: Place of the sums.
     """
 
     def __init__(self, to: Lowering, graph: Graph, ops: Sequence[NetworkOp], location: TensorLocation) -> None:

@@ -28,8 +28,8 @@ class WeightRow:
     """Parameters that come and go together.
 
     Attributes:
-        buffer: Where they are.
-        tensor: What they are loaded into: the elements of one after the other.
+        buffer: Buffer that they are in.
+        tensor: Tensor that they are loaded into: the elements of one after the other.
     """
 
     buffer: RemoteBuffer
@@ -71,7 +71,7 @@ class RemoteWeights:
         worthwhile: Bytes that one copy should move at least, where so many follow each other.
 
     Attributes:
-        state: Where each is, by name; once :meth:`finish` has placed them.
+        state: Place of each, by name; once :meth:`finish` has placed them.
         rows: The row that each is in, from then on.
     """
 
@@ -96,7 +96,7 @@ class RemoteWeights:
             where.steps.remove(steps)
 
     def show(self, to: Lowering, prog: Steps, tensors: Iterable[Tensor]) -> None:
-        """Append loads of what tensors show of parameters, for whoever reads them afterwards."""
+        """Append loads of the parameters that tensors show, for readers afterwards."""
         steps = Steps(name="load")
         self._current.pop((-1, -1), None)
         if self._use(to, steps, (-1, -1), list(tensors)):
@@ -172,4 +172,4 @@ def remote_weights(net: Network, location: TensorLocation, worthwhile: int) -> R
 
 
 _AFTERWARDS = ("update", "all_reduce", "reduce_scatter")
-"""Kinds of op after the micro-batches that load what they read, or read nothing of it."""
+"""Kinds of op after the micro-batches that load their operands, or read none of their elements."""

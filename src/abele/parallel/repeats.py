@@ -1,16 +1,18 @@
-"""Repeats: what was built once for some operands is built again for others that are alike, by substitution.
+"""Repeats: the steps built once for some operands are built again for similar ones by substitution.
 
-Repeated layers make the same calls of libraries, of operands that differ in nothing but which variables they show. All
-that a library sees of its operands is in their likeness (:mod:`abele.graph.likeness`), so its variables, vertices and
-steps are the same but for the variables; they are made by substitution, and the program is bit for bit the one that
-the library would build, with the same variables in the same places. The unit is one op. A whole layer as the unit was
-considered: it would save the keys of the ops inside, some tens of microseconds each, but finds neither the
-three equal projections within a layer nor the updates of equal parameters, and one operand that is laid out differently
-(the first layer's input, which nothing has computed) would cost the whole layer.
+Repeated layers make the same calls of libraries, of operands that differ in their variables alone. A library sees
+nothing of its operands but their likeness (:mod:`abele.graph.likeness`), so its variables, vertices and steps are the
+same but for the variables. They are made by substitution, and the program is bit for bit the one that the library would
+build, with the same variables in the same places. Of the 36 equal projections of 12 layers, say, the library builds 1
+and substitution makes 35.
 
-Names are the one thing that libraries take from operands beside their likeness: a clone of ``x`` is called ``x/clone``.
-So while something is built for the first time its operands are called by marks, and the names that are made of marks
-are filled in afterwards, for the first as for all others.
+The unit is one op. A whole layer as the unit would save the keys of the ops inside, some tens of microseconds each. But
+it finds neither the three equal projections within a layer nor the updates of equal parameters. And one operand with
+another layout, such as the first layer's input, would cost the whole layer.
+
+Libraries take one thing from operands beside their likeness, their names: a clone of ``x`` is called ``x/clone``. So
+while something is built for the first time its operands are named by marks. Names made of marks are filled in
+afterwards, for the first as for all others.
 """
 
 from __future__ import annotations
@@ -36,12 +38,12 @@ from abele.graph.vertices import VertexGroup
 
 Results = tuple[Tensor | None, ...]
 _MARK = re.compile("⁅operand ([0-9]+)⁆")
-"""What variables are called while something is built; printable, so that names in quotes keep it as it is."""
+"""Names of variables while something is built; printable, so that names in quotes keep it as it is."""
 
 
 @dataclass(frozen=True)
 class _Names:
-    """What names are made of at one place: the scopes and source line there, and what operands are called."""
+    """Origin of names at one place: the scopes and source line there, and the names of the operands."""
 
     origin: DebugRecord
     operands: tuple[str, ...]
@@ -55,11 +57,11 @@ Named = Program | VertexGroup
 
 
 class _Relabelling:
-    """Debug information of what was built at one place, as it would be at another.
+    """Debug information of objects built at one place, as they would have it at another.
 
     Args:
         old: Scopes and source line of the one place.
-        new: What names are made of at the other.
+        new: Origin of names at the other.
         marked: Debug information with marks, of steps and vertices whose names are filled in by now.
     """
 
@@ -74,11 +76,11 @@ class _Relabelling:
         return self.scoped(debug) if isinstance(named, LibraryCall | VertexGroup) else self.plain(debug)
 
     def plain(self, debug: DebugRecord) -> DebugRecord:
-        """That of a program step, which has no scopes, and the line that asked for the whole program."""
+        """Debug record of a program step: without scopes, and with the line that asked for the whole program."""
         return debug.renamed(self._new.filled(debug.name)) if "⁅" in debug.name else debug
 
     def scoped(self, debug: DebugRecord) -> DebugRecord:
-        """That of what takes scopes and source line from the graph."""
+        """Debug record of an object that takes scopes and source line from the graph."""
         known = self._known.get(debug)
         if known is None:
             known = self._known[debug] = self._moved(debug)
@@ -105,7 +107,7 @@ class _New:
 
 @dataclass(frozen=True, eq=False)
 class _Built:
-    """What was built once.
+    """Variables, vertices and steps that were built once.
 
     Attributes:
         origin: Scopes and source line of the place.
@@ -113,8 +115,8 @@ class _Built:
         operands: Variables of the operands.
         variables: New variables.
         compute_sets: New compute sets, with their debug information with marks.
-        steps: What was appended to the program.
-        results: What came of it.
+        steps: Steps that were appended to the program.
+        results: Results of the function that built it.
         marked: Debug information with marks of steps and groups of vertices that have some in their names.
     """
 
@@ -143,7 +145,7 @@ class _Built:
                     waiting.append(step.host_body)
 
     def is_whole(self) -> bool:
-        """True if it is made of nothing but operands and what is new, in forms that can be built again."""
+        """True if it is made of nothing but operands and new objects, in forms that can be built again."""
         known = {*self.operands, *(n.variable for n in self.variables)}
         sets = {c for c, _ in self.compute_sets}
         shown = [t for t in self.results if t is not None]
@@ -162,13 +164,13 @@ T = TypeVar("T", bound=Results)
 
 
 class Repeats:
-    """What was built in one graph so far, by what was asked for and the likeness of the operands.
+    """Everything built in one graph so far, by kind and by the likeness of the operands.
 
     Args:
         graph: The graph; for a virtual graph, what is built again goes into the whole one, where its tiles are known.
 
     Attributes:
-        found: How often something was built again.
+        found: Number of times that something was built again.
         where: The IPU on which things are built, of several. Tiles are told by how far from its first one they are:
             IPUs are alike, so what was built on one is built again on another, that far further on.
     """
@@ -185,17 +187,17 @@ class Repeats:
         self._local: dict[Hashable, bool] = {}
 
     def likeness(self, operands: Sequence[Tensor | None]) -> Hashable | None:
-        """What is the same for operands that lie alike; None for those that are like no others."""
+        """Key of operands with the same layout; None for those that are like no others."""
         like = self._likeness.of(operands, self.where * self._tiles_per_ipu)
         return None if like is None else like[0]
 
     def build(self, what: Hashable, operands: Sequence[Tensor | None], prog: Steps, make: Callable[[], T]) -> T:
-        """What ``make`` makes, which may be copied from what it made for like operands.
+        """Results of ``make``, perhaps copied from its results for like operands.
 
         Args:
-            what: All that it depends on beside its operands.
+            what: Everything that it depends on besides its operands.
             operands: All tensors that it reads. It changes neither their mapping nor anything else there is.
-            prog: What it appends steps to.
+            prog: Program to append steps to.
             make: Makes variables, vertices and steps, and gives tensors of operands and new variables.
         """
         like = self._likeness.of(operands, self.where * self._tiles_per_ipu)
@@ -210,7 +212,7 @@ class Repeats:
             results, self._built[key] = self._first(variables, prog, make)
             return results
         built = self._built[key]
-        # Whether it can be built again is looked at when that is first asked for: most things are built once.
+        # A check for building it again waits until that is first asked for: most things are built once.
         if built is not None and key not in self._checked:
             self._checked.add(key)
             if not built.is_whole():
@@ -246,7 +248,7 @@ class Repeats:
         return results, built if self._state(operands) == before else None
 
     def _state(self, operands: Sequence[Variable]) -> tuple[int, ...]:
-        """What making something may not change, as far as a graph can tell."""
+        """State of the graph that making something may not change, as far as a graph can tell."""
         graph = self.graph
         ends = len(graph.streams), len(graph.remote_buffers), len(graph.host_functions), len(graph.host_handles)
         return (*ends, len(graph.sync_groups), *(id(v.mapping) for v in operands))
@@ -283,7 +285,7 @@ class Repeats:
 
 @contextmanager
 def _marked(variables: Sequence[Variable]) -> Iterator[None]:
-    """Call variables by marks for a while; errors say what they are called."""
+    """Name variables by marks for a while; errors say their real names."""
     names = _Names(DebugRecord(""), tuple(v.name for v in variables))
     for number, variable in enumerate(variables):
         variable.name = f"⁅operand {number}⁆"
@@ -302,7 +304,7 @@ def _marked(variables: Sequence[Variable]) -> Iterator[None]:
 
 
 def _fill_names(built: _Built, names: _Names) -> None:
-    """Give what was built its names, and keep the marked ones."""
+    """Give the built objects their names, and keep the marked ones."""
     renaming = _Relabelling(built.origin, names, {})
     for new in built.variables:
         if "⁅" in new.debug.full_name:

@@ -26,7 +26,7 @@ class WaitingValue:
 
     Attributes:
         value: It.
-        tensor: Where it was made.
+        tensor: Tensor of the stage that made it.
         stored: The element type as which it waits.
     """
 

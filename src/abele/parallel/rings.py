@@ -1,11 +1,11 @@
-"""Rings: what a stage of a pipeline makes and a later one on the same IPU reads, micro-batch by micro-batch.
+"""Activation rings: values of a stage of a pipeline for a later one on the same IPU, micro-batch by micro-batch.
 
 Between the two stages are as many ticks as their numbers differ by, and every ``stride`` ticks the first stage makes
-the value of another micro-batch. Within a tick later stages run before earlier ones; so a value that is read up to
-``stride`` ticks later is still where it was made, and one that is read ``n`` ticks later needs ``n / stride`` places,
-of which the oldest is read before it is written anew. What arrives from other IPUs does so before any stage runs, and
-has to be read one tick earlier than that. All values of one type that the same stages read are one row of a ring, which
-is written and read in one step each.
+the value of another micro-batch. Within a tick later stages run before earlier ones. So a value that is read up to
+``stride`` ticks later is still where it was made. One that is read ``n`` ticks later needs ``n / stride`` places: with
+stride 1 and 3 ticks, a ring of 3 rows. The oldest row is read before it is written anew. Values from other IPUs arrive
+before any stage runs, and have to be read one tick earlier. All values of one type that the same stages read are one
+row of a ring, written and read in one step each.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class StageRing(ABC):
 
     Attributes:
         graph: The IPU's.
-        row: What a row is made of.
+        row: Tensors that a row is made of.
 
     Rings of one place need no index.
     """
@@ -36,7 +36,7 @@ class StageRing(ABC):
     row: RingRow
 
     def read(self, index: Tensor | None, prog: Steps) -> dict[Value, Tensor]:
-        """Append the steps that read a row; returns what it has of each value."""
+        """Append the steps that read a row; returns its tensor for each value."""
         return self.row.values(self.taken(index, prog), prog)
 
     @abstractmethod
@@ -106,7 +106,7 @@ class RemoteRing(StageRing):
         prog.add(Copy(self.row.fill(prog), self.buffer, name="store_ring", offset=self._row(index)))
 
     def taken(self, index: Tensor | None, prog: Steps) -> Tensor:
-        """A copy of a row of the buffer, laid out as what was written is."""
+        """A copy of a row of the buffer, in the layout of the written tensors."""
         whole = self.row.variable("loaded", self.row.stored)
         prog.add(Copy(self.buffer, whole, name="load_ring", offset=self._row(index)))
         return whole
@@ -116,7 +116,7 @@ class RemoteRing(StageRing):
 
 
 class RingPlaces:
-    """Where a stage is in the rings that it writes and reads: one number for all rings of a length."""
+    """Positions of a stage in the rings that it writes and reads: one number for all rings of a length."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph

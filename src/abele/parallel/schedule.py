@@ -20,7 +20,7 @@ from abele.poplibs.gcl import CommGroup
 
 
 class OutputMode(Enum):
-    """Which micro-batches of a run the host gets."""
+    """Choice of the micro-batches of a run that the host gets."""
 
     ALL = "all"
     FINAL = "final"
@@ -29,7 +29,7 @@ class OutputMode(Enum):
 
 
 class MeanStrategy(StrEnum):
-    """When the mean of gradients is taken over the micro-batches of an update.
+    """Time at which the mean of gradients is taken over the micro-batches of an update.
 
     ``POST`` divides sums by their number: float32 sums are made of shares, which comes to the same, and float16 sums
     are divided by the update. ``RUNNING`` keeps the mean of the micro-batches so far, which is no larger than they are.
@@ -40,7 +40,7 @@ class MeanStrategy(StrEnum):
 
 
 class PipelineSchedule(StrEnum):
-    """Which stages of a pipeline run at the same time while networks are trained.
+    """Choice of the stages of a pipeline that run at the same time while networks are trained.
 
     ``GROUPED``: all stages run at the same time, forward and backward ones. ``INTERLEAVED``: forward and backward
     stages take turns on each IPU, so that about half as many micro-batches are on their way; where the backward pass
@@ -84,7 +84,7 @@ class Anchor:
     Attributes:
         tensor: Its name: that of an input, parameter or buffer; ``gradient/`` or ``updated/`` and the name of a
             parameter, for its gradient or for its value after each update; or the name of a variable.
-        outputs: Which micro-batches come back; of an updated parameter, which updates.
+        outputs: Choice of the micro-batches that come back; of an updated parameter, of updates.
         period: For :attr:`OutputMode.EVERY_N`, every how many.
     """
 
@@ -94,7 +94,7 @@ class Anchor:
 
 
 UPDATED, GRADIENT = "updated/", "gradient/"
-"""What stands before the name of a parameter in the name of an anchor."""
+"""Prefixes of the name of a parameter in the name of an anchor."""
 
 
 EACH_ITS_OWN = CommGroup.none()
@@ -103,7 +103,7 @@ EACH_ITS_OWN = CommGroup.none()
 
 @dataclass(frozen=True)
 class Schedule:
-    """How one run goes over its micro-batches, on one replica of the network or on several side by side.
+    """Schedule of one run over its micro-batches, on one replica of the network or on several side by side.
 
     Every replica goes through the same loops with micro-batches of its own. Gradients are reduced over all replicas
     before an update, so that all keep the same parameters.
@@ -112,9 +112,9 @@ class Schedule:
         device_iterations: Weight updates (or inference batches) per run.
         accumulation: Micro-batches on each replica whose gradients make one update.
         mean: True if the update uses the mean over them and over replicas; otherwise the sum.
-        outputs: Which micro-batches the host gets.
+        outputs: Choice of the micro-batches that the host gets.
         period: For :attr:`OutputMode.EVERY_N`, every how many.
-        strategy: When the mean of gradients is taken.
+        strategy: Time at which the mean of gradients is taken.
         anchors: Tensors inside that come back as well.
         replicas: Copies of the network that run side by side.
         input_groups: Replicas that are given the same inputs; by default each has its own.
@@ -122,13 +122,14 @@ class Schedule:
         every_replica: Names of those of which the host has a row for each replica, in place of one for each group.
         tensor_parallel: Replicas that compute one model together: they are given the same inputs, draw the same random
             numbers, and what they have alike counts once, in gradients and among the outputs.
-        splits: How the host's arrays of some of ``own_values`` are cut into those of the groups; others have a row for
+        splits: Splits of the host's arrays of some of ``own_values`` into those of the groups; others have a row for
             each group.
         ranks: Processes that execute equally many consecutive replicas each. Batches are those of one process's own.
         io_tiles: Tiles of each IPU that compute nothing, but load the next micro-batch's inputs and send the last one's
             outputs while the others run; without them transfers and runs take turns.
-        pipeline: Which stages run at the same time, where the network has several and is trained; inference is grouped.
-        locations: Where what is kept lies.
+        pipeline: Choice of stages that run at the same time, where the network has several and is trained; inference
+            is grouped.
+        locations: Places of the tensors that are kept.
         stash: The 8-bit float, by :func:`~abele.numerics.quarter`, as which activations wait for the backward pass of
             their stage of a pipeline, or of their phase; None for what they are. What the forward pass reads, and what
             is no float, waits as it is.
@@ -265,7 +266,7 @@ class Schedule:
 
     @cached_property
     def model_of(self) -> tuple[int, ...]:
-        """For each replica, which of the models that replicas compute together it is part of."""
+        """Model of each replica, by number, of those that replicas compute together."""
         members = self.tensor_parallel.members(self.replicas)
         return tuple(int(n) for n in np.argsort(members.ravel()) // members.shape[1])
 
@@ -286,12 +287,12 @@ class Schedule:
 
     @cached_property
     def input_of(self) -> tuple[int, ...]:
-        """For each replica, which of the micro-batches of a round it is given."""
+        """Micro-batch of a round for each replica."""
         members = self.input_groups.members(self.own_replicas)
         return tuple(np.argsort(members.ravel()) // members.shape[1])
 
     def split_of(self, name: str) -> Split | None:
-        """How the host's array of a parameter is cut into parts; of what belongs to it, too."""
+        """Split of the host's array of a parameter into parts; of its state, too."""
         return next((cut for owner, cut in self.splits if name == owner or name.startswith(f"{owner}/")), None)
 
     def group_of(self, name: str) -> CommGroup | None:

@@ -41,7 +41,7 @@ class RowBlock:
 
     @property
     def size(self) -> tuple[int, int]:
-        """How many rows and keys."""
+        """Number of rows and of keys."""
         return self.end - self.begin, self.high - self.low
 
 
@@ -73,7 +73,7 @@ def blockings(visible: Bool) -> list[RowBlocks]:
     """Ways to leave out keys, those with the fewest scores first; none where nothing can be left out.
 
     Args:
-        visible: Where some sample and head sees a key, [rows, keys].
+        visible: True where some sample and head sees a key, [rows, keys].
     """
     rows, keys = visible.shape
     low, high = _seen(visible)

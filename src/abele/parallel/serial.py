@@ -17,8 +17,8 @@ class SerialBody(Body):
     """One micro-batch after the other.
 
     Args:
-        graph: Where they are lowered.
-        count: How many make an update.
+        graph: Graph of the program.
+        count: Number of micro-batches per update.
     """
 
     def __init__(self, graph: Graph, count: int) -> None:
@@ -48,7 +48,7 @@ class SerialBody(Body):
             to.sums.lower(to, sums)
 
     def advance_random_state(self, seed: Value, to: Lowering) -> None:
-        """One more."""
+        """Advance the random state by one micro-batch."""
         popops.map_in_place(
             to.graph.top_level, _1 + 1, [to[seed][1:2]], self._stage.leaving, name="advance_random_state"
         )

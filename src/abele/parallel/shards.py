@@ -1,4 +1,4 @@
-"""Shards: the equal shares of a tensor that replicas keep, and state that lies elsewhere than whole on the chip.
+"""Shards: equal parts of a tensor, one per replica, and state that is not whole on the chip.
 
 A tensor is cut in the order in which it lies in memory: share r is elements r·w to (r+1)·w of that order, with zeros
 behind the last element. Cutting along the order of the shape would gather each share from many places of every tile.
@@ -21,11 +21,11 @@ from abele.poplibs.poputil.order import StorageOrder, storage_order
 
 @dataclass(frozen=True)
 class Shards:
-    """How a tensor is shared by replicas; one replica has all of it.
+    """Division of a tensor between replicas; one replica has all of it.
 
     Attributes:
         order: The order in which it is cut.
-        replicas: How many share it.
+        replicas: Number of replicas that share it.
     """
 
     order: StorageOrder
@@ -33,7 +33,7 @@ class Shards:
 
     @staticmethod
     def of(tensor: Tensor, replicas: int = 1) -> Shards:
-        """Shares of what lies as ``tensor`` does."""
+        """Shares of a tensor in the order in which ``tensor`` lies."""
         return Shards(storage_order(tensor), replicas)
 
     @property
@@ -59,7 +59,7 @@ class Shards:
         return flat.reshape((self.replicas, self.width))
 
     def whole(self, rows: Tensor) -> Tensor:
-        """What all shares [replicas, width] make, in the order of shares: [size]."""
+        """Whole tensor of all shares [replicas, width], in the order of shares: [size]."""
         return rows.flatten()[: self.size]
 
 
@@ -69,7 +69,7 @@ class ShardedGradient:
 
     Attributes:
         tensor: The share, [width].
-        shards: How it is cut.
+        shards: Division of the tensor.
     """
 
     tensor: Tensor
@@ -81,11 +81,11 @@ class FlatState:
     """State beside a parameter that is not whole on the chip: a share of it, or in streaming memory, or both.
 
     Attributes:
-        shards: How replicas share it.
+        shards: Division between replicas.
         dtype: Element type.
-        initial: What it holds before the first step.
+        initial: Value of its elements before the first step.
         tensor: A replica's share on the chip, [width]; None if it is in streaming memory.
-        buffer: Where it is in streaming memory.
+        buffer: Buffer in streaming memory.
         begin: First element of its part of the buffer's row.
     """
 

@@ -14,7 +14,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Split:
-    """How an array is cut into equal parts.
+    """Split of an array into equal parts.
 
     The extent may be several *blocks* that lie behind each other, such as queries, keys and values of one product: each
     part then has its share of every block. Where the extent does not divide, the last part ends with zeros, which the
@@ -23,7 +23,7 @@ class Split:
     Attributes:
         dim: The dimension that is cut.
         extent: Elements along it on the host.
-        blocks: How many blocks there are.
+        blocks: Number of blocks.
 
     Raises:
         InvalidOptionError: No extent, no block, or several blocks of different size.

@@ -27,13 +27,13 @@ from abele.poplibs.poputil.layout import clone
 
 @dataclass(frozen=True, eq=False)
 class UpdateTarget:
-    """What one update changes.
+    """Tensors of one update.
 
     Attributes:
-        name: Of the parameter.
+        name: Name of the parameter.
         parameter: The parameter, or the replica's share of it.
         gradient: Its gradient, of the same shape.
-        slots: What the optimiser keeps beside it, by the rule's names.
+        slots: The optimiser's state of it, by the rule's names.
         is_share: True for a share.
     """
 
@@ -49,13 +49,13 @@ class Waiting:
     """A parameter that waits for its unit.
 
     Attributes:
-        name: Of the parameter.
+        name: Name of the parameter.
         parameter: All of it.
         gradient: Its gradient, whole or the replica's share.
-        shards: How replicas share its state.
+        shards: Division of its state between replicas.
         off_chip: True if its state is in streaming memory.
-        row: Where the parameter itself is in streaming memory, if it is.
-        sums: Where its gradient is in streaming memory, if it is there still.
+        row: Place of the parameter itself in streaming memory, if it is there.
+        sums: Place of its gradient in streaming memory, if it is there still.
     """
 
     name: str
@@ -114,10 +114,10 @@ class StateUnit:
     Args:
         graph: The IPU's.
         waiting: Its parameters.
-        slots: What the optimiser keeps beside each.
+        slots: The optimiser's state of each parameter.
 
     Attributes:
-        targets: What the optimiser is to update, between :meth:`share` and :meth:`gather`.
+        targets: Tensors for the optimiser to update, between :meth:`share` and :meth:`gather`.
         whole: State that lies whole on the chip, by name.
         flat: Shares of state on the chip.
     """
@@ -156,7 +156,7 @@ class StateUnit:
                 prog.add(copy)
 
     def _shared(self) -> list[list[tuple[Waiting, UpdateTarget]]]:
-        """What replicas share, by the element type of the parameter."""
+        """Shares of parameters by replica, with their updates, by the element type of the parameter."""
         found: dict[str, list[tuple[Waiting, UpdateTarget]]] = {}
         for one, target in zip(self._waiting, self.targets, strict=True):
             if one.is_share:
@@ -180,17 +180,17 @@ class StateUnit:
 
 
 class RemoteState:
-    """What of a unit is in streaming memory: a buffer for each element type, which has state by state.
+    """State of a unit in streaming memory: a buffer for each element type, which has state by state.
 
     Args:
         graph: The IPU's.
         waiting: Its parameters.
-        targets: Where their state comes to.
-        slots: What the optimiser keeps beside each.
-        name: What its buffers are called.
+        targets: Destinations of their state.
+        slots: The optimiser's state of each parameter.
+        name: Name of its buffers.
 
     Attributes:
-        flat: Where the state is, by name.
+        flat: Layout of the state, by name.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Tensor parallelism: layers whose weights are split over a group of replicas, which compute one model together.
+"""Tensor parallelism: layers with weights split over a group of replicas, which compute one model together.
 
 All replicas of a group are given the same inputs, and activations between layers are alike on all of them. A layer that
 is split by *columns* makes part of the features on each replica; one that is split by *rows* reads such parts, and the
@@ -35,9 +35,9 @@ class SplitParameters:
     """The parameters of a network that a group of replicas has parts of.
 
     Attributes:
-        net: Where parameters are made.
-        group: Which replicas compute the model together: consecutive or orthogonal ones, and how many.
-        splits: How the parameters made so far are cut, by name.
+        net: Builder of the parameters.
+        group: Group of replicas that compute the model together: consecutive or orthogonal ones, and their number.
+        splits: Splits of the parameters made so far, by name.
     """
 
     net: NetworkBuilder
@@ -94,7 +94,7 @@ def column_linear(
         value: [..., in], alike on all replicas.
         weight: [part, in].
         bias: [part].
-        group: Which replicas compute it together.
+        group: Group of replicas that compute it together.
         features: All features, to gather them on all replicas; None to leave parts, [..., part].
     """
     made = build.linear(net, build.replica_copy(net, value, group), weight, bias)
@@ -115,7 +115,7 @@ def row_linear(net: BlockBuilder, value: Value, weight: Value, bias: Value | Non
         value: [..., part].
         weight: [out, part].
         bias: [out], alike on all replicas; it is added once.
-        group: Which replicas compute it together.
+        group: Group of replicas that compute it together.
     """
     made = build.replica_sum(net, build.linear(net, value, weight), group)
     return made if bias is None else build.map_(net, x + y, [made, bias])
@@ -128,8 +128,8 @@ def vocabulary_embedding(net: BlockBuilder, table: Value, index: Value, entries:
         net: The network to extend.
         table: [part, width], the replica's entries.
         index: Numbers of entries of the whole table, alike on all replicas.
-        entries: How many there are.
-        group: Which replicas have the table together.
+        entries: Number of entries.
+        group: Group of replicas that have the table together.
     """
     net.bound(index, entries, "index")
     # A number that is none of the part's gives zeros, and gets no gradient.
@@ -156,8 +156,8 @@ def vocabulary_cross_entropy(
         net: The network to extend.
         scores: [rows, part].
         target: [rows], alike on all replicas.
-        classes: How many there are.
-        group: Which replicas have the scores together.
+        classes: Number of classes.
+        group: Group of replicas that have the scores together.
         ignore_index: Rows with this target count nowhere.
         reduction: ``none``, ``mean`` over the rows that count, or ``sum``.
     """
@@ -208,7 +208,7 @@ def attention(net: BlockBuilder, value: Value, layer: Attention, group: CommGrou
         net: The network to extend.
         value: Alike on all replicas.
         layer: The replica's part of the weights.
-        group: Which replicas compute it together.
+        group: Group of replicas that compute it together.
         causal: True if a token sees those before it alone.
     """
     batch, tokens, _ = value.shape

@@ -1,4 +1,4 @@
-"""Ticks of a pipeline: at which time which stages are busy.
+"""Ticks of a pipeline: the stages that are busy at each time.
 
 Stage ``s`` runs micro-batch ``m`` in tick ``s + stride · m``. So the first ticks fill the pipeline and the last ones
 empty it; in between all stages are busy, each with another micro-batch and every ``stride`` ticks. With stride 1 all
@@ -20,7 +20,7 @@ class Ticks:
 
     Attributes:
         stages: Of both passes.
-        micro_batches: How many go through.
+        micro_batches: Number of micro-batches.
         stride: Ticks from one micro-batch to the next.
     """
 

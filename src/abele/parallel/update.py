@@ -32,22 +32,22 @@ class GroupUpdate:
     """The device side of one optimiser.
 
     Args:
-        graph: Where variables and vertices are made.
+        graph: Graph of variables and vertices.
         optimiser: The rule.
         name: Prefix of its scalars.
-        repeats: What was built so far in the graph; equal parameters have equal updates.
-        scale: What gradients are multiplied by before updates see them.
-        share: What else they are multiplied by: −1 to climb, or what makes a mean of a sum.
-        location: Where what is kept beside parameters lies.
+        repeats: Updates built so far in the graph; equal parameters have equal updates.
+        scale: Factor of gradients before updates see them.
+        share: Further factor: −1 to climb, or the inverse number of addends to make a mean of a sum.
+        location: Place of the optimiser's state.
         parts: Names of parameters of which a replica has a part, and the replicas that have all parts together.
         shared_functions: True if the machine is to have one copy of the updates of equal units.
         momenta: Names of parameters whose momentum has taken up the gradients.
 
     Attributes:
         hyper: A scalar for each hyper-parameter that may change; the host writes them.
-        state: What persists from step to step whole on the chip, by name: scalars of the optimiser, and tensors of
-            each parameter.
-        flat: What persists elsewhere: shares of tensors, and tensors in streaming memory.
+        state: Tensors that persist from step to step whole on the chip, by name: scalars of the optimiser, and tensors
+            of each parameter.
+        flat: Tensors that persist elsewhere: shares of tensors, and tensors in streaming memory.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class GroupUpdate:
         return other
 
     def begin(self, prog: Steps) -> None:
-        """Append what comes once before the updates of a step: scalars advance, and are sent to other IPUs."""
+        """Append steps before the updates of a step: scalars advance, and are sent to other IPUs."""
         terms = Terms({}, self.optimiser.numbers, self.optimiser.variable)
         exprs = self.optimiser.advance(terms)
         if exprs:
@@ -138,8 +138,8 @@ class GroupUpdate:
             gradient: Its gradient, or this replica's share of it.
             prog: Sequence that an update at once is appended to.
             name: Of the parameter.
-            row: Where the parameter is in streaming memory, if it is.
-            sums: Where its gradient is in streaming memory, if it is there still.
+            row: Place of the parameter in streaming memory, if it is there.
+            sums: Place of its gradient in streaming memory, if it is there still.
         """
         slots = self.optimiser.slots()
         off_chip = bool(slots) and self.location.is_off_chip(parameter.size)
@@ -154,7 +154,7 @@ class GroupUpdate:
             self.update(UpdateTarget(name, parameter, gradient, made), prog)
 
     def flush(self, prog: Steps) -> None:
-        """Append the updates of what waits, unit by unit."""
+        """Append the waiting updates, unit by unit."""
         slots, waiting = self.optimiser.slots(), self._waiting
         self._waiting = []
         every = units(waiting, slots, self.graph.system)
@@ -179,7 +179,7 @@ class GroupUpdate:
         unit.gather(prog)
 
     def _key(self, waiting: Sequence[Waiting]) -> Hashable | None:
-        """What units have in common that may be calls of one function; None for one that stays where it is."""
+        """Key of units that may be calls of one function; None for one that stays where it is."""
         if not self.shared_functions or not all(
             one.off_chip and one.row is None and one.sums is None for one in waiting
         ):
@@ -218,11 +218,11 @@ class GroupUpdate:
             self.update(target, prog)
 
     def update(self, target: UpdateTarget, prog: Steps) -> None:
-        """Append the update of one parameter, and of what is kept beside it, by its gradient."""
+        """Append the update of one parameter, and of its state, by its gradient."""
         self._emit(self.optimiser.update, _walked(target), prog, type(self.optimiser).__name__.lower())
 
     def end(self, prog: Steps) -> None:
-        """Append what comes once after the updates of a step."""
+        """Append steps after the updates of a step."""
 
     def rates_of_momentum(self, into: Mapping[str, Tensor], replicas: int, prog: Steps) -> None:
         """Append what computes the scalars by which momenta take up gradients."""
@@ -349,13 +349,13 @@ class NormedUpdate(GroupUpdate, ABC):
     """Base of rules whose rate for a parameter depends on its norm and on another one.
 
     Attributes:
-        normed_square: What the rule calls the square of the other norm.
+        normed_square: Name in the rule for the square of the other norm.
     """
 
     normed_square: ClassVar[str]
 
     def update(self, target: UpdateTarget, prog: Steps) -> None:
-        """Append the update of one parameter and what is kept beside it."""
+        """Append the update of one parameter and its state."""
         normed = self._normed(target, prog)
         norms = self._squares(target.parameter, normed, prog, self.parts.get(target.name))
         self._descend(target, normed, norms, prog)
@@ -377,7 +377,7 @@ class NormedUpdate(GroupUpdate, ABC):
 
     @abstractmethod
     def _normed(self, target: UpdateTarget, prog: Steps) -> Tensor:
-        """What has the other norm."""
+        """Tensor with the other norm."""
 
     @abstractmethod
     def _trust(self, terms: Terms) -> Expr:
@@ -482,7 +482,7 @@ def _walked(target: UpdateTarget) -> dict[str, Tensor]:
 
 
 def _arguments(waiting: Sequence[Waiting], beside: Sequence[Waiting]) -> tuple[list[Tensor], list[Tensor]]:
-    """What a call reads and what it leaves, joined by type in the order of the memory of those beside it."""
+    """Tensors read by a call and tensors left by it, joined by type in the memory order of ``beside``."""
     parameters = [(one.parameter, other.parameter) for one, other in zip(waiting, beside, strict=True)]
     gradients = [(one.gradient, other.gradient) for one, other in zip(waiting, beside, strict=True)]
     return joined([*parameters, *gradients]), joined(parameters)

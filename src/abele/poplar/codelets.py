@@ -77,7 +77,7 @@ def largest_value(codelet: CodeletDef, name: str) -> int:
 
 
 def as_edge(graph: g.Graph, field: g.FieldRef, value: Any) -> Any:
-    """What a field is connected to: a number, or a list of them, for an edge becomes a constant on the vertex's tile.
+    """Value to connect a field to: a number, or a list of them, for an edge becomes a constant on the vertex's tile.
 
     Raises:
         UnknownFieldError: The codelet does not declare the field.

@@ -17,8 +17,8 @@ def cycleCount(graph: g.Graph, prog: g.Sequence, tile: int | Sequence[int] = 0, 
     """Time a sequence: its steps so far become the body of a timer.
 
     Args:
-        graph: Where the counter is made.
-        prog: What is timed.
+        graph: Graph of the counter.
+        prog: Sequence to time.
         tile: The tile whose counter is read, or several.
         *sync_and_name: ``[SyncType][, name]``.
 
@@ -26,7 +26,7 @@ def cycleCount(graph: g.Graph, prog: g.Sequence, tile: int | Sequence[int] = 0, 
         u32[2], low word first; u32[tiles, 2] for several tiles.
 
     Raises:
-        ControlProgramError: What is timed is no sequence.
+        ControlProgramError: ``prog`` is no sequence.
     """
     expect(prog, g.Sequence, "cycleCount times a sequence", error=ControlProgramError)
     counters = _Counters(graph, tile, sync_and_name, "cycle_count")
@@ -39,7 +39,7 @@ def cycleStamp(graph: g.Graph, prog: g.Sequence, tile: int | Sequence[int] = 0, 
     """Append a reading of the cycle counters of tiles; arguments and result as of :func:`cycleCount`.
 
     Raises:
-        ControlProgramError: What is appended to is no sequence.
+        ControlProgramError: The program to append to is no sequence.
     """
     expect(prog, g.Sequence, "cycleStamp is appended to a sequence", error=ControlProgramError)
     counters = _Counters(graph, tile, sync_and_name, "cycle_stamp")
@@ -80,7 +80,7 @@ class FloatingPointBehaviour:
         self.inv, self.div0, self.oflo, self.esr, self.nanoo = inv, div0, oflo, esr, nanoo
 
     def fields(self) -> dict[str, bool]:
-        """The same by the graph's names."""
+        """Fields of the behaviour by the graph's names."""
         return {ours: bool(getattr(self, theirs)) for theirs, ours in _FIELDS.items()}
 
 
@@ -154,7 +154,7 @@ def setHwSeeds(graph: g.Graph, hwSeeds: g.Tensor, prog: g.Sequence, name: Any = 
 
 
 def _behaviour_after(prog: g.Sequence) -> FloatingPointBehaviour:
-    """What a sequence has set so far, on top of how a program starts."""
+    """Behaviour that a sequence has set so far, on top of a program's initial one."""
     known = {ours: bool(getattr(g.FloatingPointBehaviour(), ours)) for ours in _FIELDS.values()}
     for step in prog:
         if isinstance(step, g.SetFloatingPointBehaviour):

@@ -17,7 +17,7 @@ class Device:
     """A machine to load programs onto.
 
     Args:
-        target: What it is.
+        target: Target of the device.
         id: Its number.
         members: Numbers of the single IPUs in it.
         busy: Numbers of the IPUs of the same machine that are attached to.
@@ -43,11 +43,11 @@ class Device:
         return self._target.system
 
     def getTarget(self) -> Target:
-        """What the device is, to make a graph for."""
+        """Target of the device, to make a graph for."""
         return self._target
 
     def getId(self) -> int:
-        """Its number."""
+        """Number of the device."""
         return self._id
 
     def getDriverIDs(self) -> list[int]:
@@ -98,7 +98,7 @@ class Device:
         return self.system.dram is not None
 
     def getAttributes(self) -> dict[str, str]:
-        """What is known of the device, as text by name."""
+        """Properties of the device, as text by name."""
         return {name: str(value) for name, value in self.system.figures().items()}
 
     def getAttribute(self, name: str) -> str:

@@ -256,11 +256,11 @@ class Engine(runtime.Engine):
     # --- printing ----------------------------------------------------------------------------------------------------
 
     def setPrintStream(self, stream: IO[str]) -> None:
-        """Where vertices and PrintTensor print to."""
+        """Set the stream that vertices and PrintTensor print to."""
         self.print_stream = stream
 
     def setPrintTensorStream(self, stream: IO[str]) -> None:
-        """Where PrintTensor and vertices print to."""
+        """Set the stream that PrintTensor and vertices print to."""
         self.print_stream = stream
 
 
@@ -293,7 +293,7 @@ def _in_steps(callback: Progress) -> Callable[[str, float], None]:
 
 
 def _graph_and_programs(rest: list[Any], program: Programs | None) -> tuple[g.Graph | Executable, Programs | None]:
-    """What an engine is made of, taken off its arguments: a graph and programs, or an executable."""
+    """Parts of an engine, taken off its arguments: a graph and programs, or an executable."""
     if rest and isinstance(rest[0], Executable):
         return rest.pop(0), None
     if not rest or not isinstance(rest[0], g.Graph):

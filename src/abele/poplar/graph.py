@@ -33,7 +33,7 @@ from abele.words import counted
 
 
 class VariableMappingMethod(Enum):
-    """Where a new variable goes: nowhere yet, or spread over all tiles."""
+    """Initial mapping of a new variable: none yet, or spread over all tiles."""
 
     NONE = "none"
     LINEAR = "linear"
@@ -65,7 +65,7 @@ class Graph(g.Graph):
         auto_map: Spread variables that are mapped nowhere over all tiles when the graph is compiled, with a warning.
 
     Raises:
-        MachineError: What it is for is none of these.
+        MachineError: The argument is none of these.
         GraphReplicationError: The IPUs cannot be shared out equally.
     """
 
@@ -263,8 +263,8 @@ class Graph(g.Graph):
         Poplar's streams, ``addCodelets(text, "-O3", CodeletFileType.Cpp)`` all work.
 
         Args:
-            codelets: What to add: see :meth:`Codelets.add`. Several files, ``["a.cpp", "b.cpp"]``, are linked: one may
-                call what another defines.
+            codelets: Codelets to add: see :meth:`Codelets.add`. Several files, ``["a.cpp", "b.cpp"]``, are linked: one
+                may call what another defines.
             fileType: A :class:`CodeletFileType`, or compiler flags.
             flags: The other of the two.
 
@@ -357,7 +357,7 @@ class Graph(g.Graph):
         return vertex.cycles
 
     def createVertexIntrospector(self, vertex: g.VertexRef) -> VertexIntrospector:
-        """What an estimator would see of a vertex."""
+        """View of a vertex as an estimator has it."""
         return VertexIntrospector(*vertex.compute_set.place_of(vertex))
 
     # --- programs and the host ---------------------------------------------------------------------------------------
@@ -410,7 +410,7 @@ class Graph(g.Graph):
         inputs: Iterable[tuple[Any, int]] = (),
         outputs: Iterable[tuple[Any, int]] = (),
     ) -> g.HostFunction:
-        """A function on the host, by type and number of elements of what it takes and gives."""
+        """A function on the host, by type and number of elements of its inputs and outputs."""
         return self.host_function(handle, inputs, outputs)
 
     def createHostWrite(self, handle: str, t: g.Tensor, rearrangeOnHost: bool = False) -> None:
@@ -433,7 +433,7 @@ class Graph(g.Graph):
         os.write(self.to_dot(steps if len(steps) else None, sys.maxsize))
 
     def serialize(self, *arguments: Any) -> None:
-        """Refused: what is kept on disk is the executable.
+        """Refused: executables are kept on disk, not graphs.
 
         Raises:
             EngineError: Always.
@@ -480,7 +480,7 @@ def append(t: g.Tensor, x: g.Tensor, dim: int = 0) -> g.Tensor:
 
 
 def _spoken(tensor: g.Tensor) -> Tensor:
-    """A tensor that this graph has made, which has Poplar's names."""
+    """A tensor of this graph, under Poplar's names."""
     assert isinstance(tensor, Tensor)
     return tensor
 

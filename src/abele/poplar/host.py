@@ -22,7 +22,7 @@ STREAM_OPTIONS = {
 
 
 class ReplicatedStreamMode(Enum):
-    """Who gets the data of a stream to several replicas: each its own part, or all the same."""
+    """Distribution of a stream to several replicas: each gets its own part, or all the same."""
 
     REPLICATE = "replicate"
     BROADCAST = "broadcast"
@@ -46,7 +46,7 @@ class DataStream(g.Stream):
         return self.dtype
 
     def replicatedMode(self) -> ReplicatedStreamMode:
-        """Who gets the data."""
+        """Distribution of the data to replicas."""
         return ReplicatedStreamMode.REPLICATE if self.replicated else ReplicatedStreamMode.BROADCAST
 
 
@@ -72,7 +72,7 @@ class RemoteBuffer(g.RemoteBuffer):
         return self.repeats
 
     def isRearrangeOnHost(self) -> bool:
-        """True if the host rearranges what is copied: never."""
+        """True if the host rearranges copied data: never."""
         return False
 
 

@@ -38,7 +38,7 @@ class VertexIntrospector(introspect.VertexIntrospector):
     field_type: ClassVar[type[introspect.FieldInfo]] = FieldInfo
 
     def getFieldInfo(self, name: str) -> introspect.FieldInfo:
-        """What is known of a field.
+        """Type, direction and size of a field.
 
         Raises:
             UnknownFieldError: The codelet does not declare it.

@@ -23,7 +23,7 @@ class RelativeSyncDelayType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _ModelField:
-    """How a field of the model is read from a machine, and what changing it means."""
+    """Field of the model: its value on a machine, and the effect of changing it."""
 
     read: Callable[[System], Any]
     change: Callable[[System, Any], dict[str, Any]]
@@ -131,7 +131,7 @@ FIELDS: dict[str, _ModelField] = {
     "fp32InFp32OutConvUnitsPerTile": _units("f32", "f32"),
     "convUnitMaxPipelineDepth": _plain("ipu", "amp", "pipeline_depth"),
 }
-"""Fields of the model that are figures of the machine, in the order in which changes are applied."""
+"""Fields of the model that are figures of the machine, in the order of their changes."""
 _OWN = ("IPUVersion", "numIPUs", "tilesPerIPU", "compileIPUCode", "relativeSyncDelay")
 
 

@@ -139,7 +139,7 @@ class _Switch:
 
     @staticmethod
     def switchWithUnreachableDefault(control: g.Tensor, cases: Cases = (), *name: Any) -> g.Switch:
-        """A switch of which the user promises that no other value occurs."""
+        """Switch without a default: the user promises that no other value occurs."""
         return _named(g.Switch(control, cases, unreachable_default=True), *name)
 
 

@@ -90,7 +90,7 @@ class Target(machine.Target):
         return self.system.ipu.stride_bits
 
     def getAtomicStoreGranularity(self) -> int:
-        """Bytes below which two workers that store into one word race."""
+        """Bytes of a word in which stores of two workers race."""
         return self.system.ipu.atomic_store_bytes
 
     def getBytesPerTile(self) -> int:
@@ -141,7 +141,7 @@ class Target(machine.Target):
         return tile.plain_bytes // tile.element_bytes
 
     def getTargetType(self) -> TargetType:
-        """What kind of target it is."""
+        """Type of the target."""
         return self.type
 
     def getTargetArchString(self) -> str:

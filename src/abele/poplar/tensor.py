@@ -27,7 +27,7 @@ class Shape(tuple[int, ...]):
 
 
 class UpsampleMethod(Enum):
-    """How a tensor is made larger: only repetition needs no arithmetic."""
+    """Method of making a tensor larger: only repetition needs no arithmetic."""
 
     REPEAT = "repeat"
 
@@ -45,7 +45,7 @@ class VariableInterval(NamedTuple):
 
 
 class Tensor(g.Tensor):
-    """A view that has Poplar's names beside those of :class:`abele.Tensor`; what it is a view of, and views of it, too.
+    """A view with Poplar's names beside those of :class:`abele.Tensor`; so have its variable and its views.
 
     ``t.shape`` is a tuple that may also be called, so ``t.shape`` and ``t.shape()`` are the same.
     """

@@ -19,7 +19,7 @@ StringRef = str
 
 
 class VectorLayout:
-    """How a vertex describes a vector: the second argument of ``Vector[type, layout]``."""
+    """Layout of a vertex's vector: the second argument of ``Vector[type, layout]``."""
 
     SPAN = layouts.SPAN
     SHORT_SPAN = layouts.SHORT_SPAN
@@ -31,7 +31,7 @@ class VectorLayout:
 
 
 class VectorListLayout:
-    """How a vertex describes a list of vectors."""
+    """Layout of a vertex's list of vectors."""
 
     DELTAN = layouts.DELTAN
     DELTANELEMENTS = layouts.DELTANELEMENTS

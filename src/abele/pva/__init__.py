@@ -1,4 +1,4 @@
-"""Reports under the names that PopVision's analysis library (libpva) has for what is in them.
+"""Reports under the names of PopVision's analysis library (libpva).
 
 ``from abele import pva`` in place of ``import pva``. Sequences make objects when they are indexed or iterated, and
 have the same as NumPy arrays: ``compilation.alwaysLiveVariables[3].size``, ``compilation.alwaysLiveVariables.bytes``.

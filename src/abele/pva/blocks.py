@@ -16,8 +16,8 @@ class Block:
 
     Attributes:
         program: The block.
-        cyclesFrom: When its first step starts.
-        cyclesTo: When its last one ends.
+        cyclesFrom: Cycle at which its first step starts.
+        cyclesTo: Cycle at which its last step ends.
     """
 
     __slots__ = ("cyclesFrom", "cyclesTo", "program")
@@ -37,8 +37,8 @@ class Blocks(LazySequence[Block]):
     Args:
         nodes: The program tree.
         node: The block of each, int64[n].
-        begin: When each starts, int64[n].
-        end: When each ends, int64[n].
+        begin: Start of each in cycles, int64[n].
+        end: End of each in cycles, int64[n].
     """
 
     def __init__(self, nodes: ProgramNodes, node: Int64, begin: Int64, end: Int64) -> None:
@@ -55,12 +55,12 @@ class Blocks(LazySequence[Block]):
 
     @property
     def cyclesFrom(self) -> Int64:
-        """When each starts, int64[n]."""
+        """Start of each block in cycles, int64[n]."""
         return self._begin[self.rows]
 
     @property
     def cyclesTo(self) -> Int64:
-        """When each ends, int64[n]."""
+        """End of each block in cycles, int64[n]."""
         return self._end[self.rows]
 
 

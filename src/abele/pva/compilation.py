@@ -1,4 +1,4 @@
-"""What compiling found: target, graph, tiles, programs, variables, liveness."""
+"""Result of compiling: target, graph, tiles, programs, variables, liveness."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Target:
 
     @property
     def numReplicas(self) -> int:
-        """How many of these replicas run side by side."""
+        """Number of these replicas that run side by side."""
         return int(self._figures.get("num_replicas", 1))
 
     @property
@@ -75,7 +75,7 @@ class Target:
 
 
 class Graph:
-    """Counts of what the graph has."""
+    """Counts of the graph's objects."""
 
     def __init__(self, counts: dict[str, int]) -> None:
         self._counts = counts
@@ -107,7 +107,7 @@ class Graph:
 
 
 class Compilation:
-    """What compiling a program found.
+    """Result of compiling a program.
 
     Args:
         nodes: The program tree of the report.
@@ -129,7 +129,7 @@ class Compilation:
 
     @cached_property
     def tiles(self) -> Tiles:
-        """The tiles and what they hold."""
+        """The tiles and their memory."""
         return Tiles(self._report.memory, self._report.memory.num_tiles)
 
     @cached_property
@@ -164,7 +164,7 @@ class Compilation:
 
     @cached_property
     def livenessProgramSteps(self) -> LivenessProgramSteps:
-        """Where what is live changes, and what is live there."""
+        """Steps at which live memory changes, and the memory live there."""
         return LivenessProgramSteps(self._nodes)
 
     @property
@@ -181,5 +181,5 @@ class Compilation:
 
     @property
     def timestamp(self) -> str:
-        """When the report was made, ISO 8601; empty when it does not say."""
+        """Time at which the report was made, ISO 8601; empty when it does not say."""
         return str(self._report.meta.get("created", ""))

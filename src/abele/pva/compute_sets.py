@@ -1,4 +1,4 @@
-"""What a step runs on the tiles, and which variables it touches."""
+"""Compute sets of steps: the vertices that run on the tiles, and the variables used."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class VertexGroup:
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """Number of vertices in the group."""
         return int(self._report.vertices["num_vertices"][self.row])
 
     @property
@@ -69,7 +69,7 @@ class VertexGroups(LazySequence[VertexGroup]):
 
 
 class ComputeSet:
-    """What an ``OnTileExecute`` runs.
+    """Compute set that an ``OnTileExecute`` runs.
 
     Args:
         report: The report.
@@ -84,7 +84,7 @@ class ComputeSet:
 
     @property
     def name(self) -> str:
-        """Its name with scopes."""
+        """Name of the compute set with scopes."""
         return text_at(self._report.steps.columns, "name", self._row)
 
     @property
@@ -151,12 +151,12 @@ class UsedVariables(LazySequence[UsedVariable]):
 
     @property
     def variables(self) -> Variables:
-        """The same as variables alone, with their arrays."""
+        """Variables that are used, without their uses, with their arrays."""
         return Variables(self._report, self._report.superstep_variables["variable"][self.rows].astype(np.int64))
 
 
 def used_variables(report: Report, row: int) -> UsedVariables:
-    """The variables that a step touches, with those of its exchange and of what it arranges.
+    """Variables that a step touches, with those of its exchange and of its rearrangements.
 
     Args:
         report: The report.

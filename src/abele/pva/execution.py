@@ -1,4 +1,4 @@
-"""What running found: runs, steps, blocks, cycles."""
+"""Results of running: runs, steps, blocks, cycles."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TotalCycles:
 
 
 class Contexts:
-    """What the runs of each control program share, made when one is asked for.
+    """Contexts of the runs of each control program, made when one is asked for.
 
     Args:
         nodes: The program tree.
@@ -42,19 +42,19 @@ class Contexts:
         self._made: dict[int, RunContext] = {}
 
     def of(self, program: int) -> RunContext:
-        """What runs of a program share."""
+        """Context shared by all runs of a program."""
         if program not in self._made:
             self._made[program] = RunContext(self.nodes, program)
         return self._made[program]
 
 
 class Run:
-    """A run of a control program: one that was recorded, or the run that the report models.
+    """Run of a control program: a recorded one, or the run that the report models.
 
     Attributes:
-        name: What was run.
+        name: Name of what was run.
         cycles: Modelled cycles; 0 for a run that did not end.
-        cyclesFrom: When it starts: runs are counted one behind the other.
+        cyclesFrom: Cycle at which it starts: runs are counted one behind the other.
     """
 
     def __init__(self, contexts: Contexts, program: int, name: str, cycles: int, begin: int, number: int) -> None:
@@ -67,7 +67,7 @@ class Run:
 
     @property
     def cyclesTo(self) -> int:
-        """When it ends."""
+        """Cycle at which it ends."""
         return self.cyclesFrom + self.cycles
 
     @property
@@ -78,10 +78,10 @@ class Run:
 
     @property
     def steps(self) -> RunSteps:
-        """The executions of steps in it, as far as the report holds them, in order of when they start.
+        """Executions of steps in the run, as far as the report holds them, in order of their starts.
 
         Raises:
-            MissingDatumError: Data decides which steps a run takes, and the report holds those of another run; or the
+            MissingDatumError: The steps of a run depend on data, and the report holds those of another run; or the
                 run did not end.
         """
         self._check()
@@ -158,7 +158,7 @@ class Run:
 
 
 class Execution:
-    """What running a program found: modelled cycles of the runs that were recorded.
+    """Result of running a program: modelled cycles of the recorded runs.
 
     Args:
         nodes: The program tree of the report.

@@ -110,7 +110,7 @@ def _changes(*columns: Int64) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
 
 
 def _places(*columns: Int64) -> Int64:
-    """How many rows with the same values stand directly before each row, int64[n]."""
+    """Number of rows with the same values directly before each row, int64[n]."""
     at = np.arange(len(columns[0]))
     return at - np.maximum.accumulate(np.where(_changes(*columns), at, 0))
 

@@ -1,4 +1,4 @@
-"""Liveness: what is live while which step runs."""
+"""Liveness: the variables live at each step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from abele.pva.variables import Variables
 
 
 class NotAlwaysLiveMemory:
-    """What is live at a step and not through the whole program."""
+    """Memory that is live at a step and not through the whole program."""
 
     __slots__ = ("_nodes", "_row")
 
@@ -27,7 +27,7 @@ class NotAlwaysLiveMemory:
 
     @property
     def maxTileBytes(self) -> int:
-        """The same on the tile that has most."""
+        """Bytes live on the tile that has most."""
         return int(self._nodes.report.liveness["max_tile_bytes"][self._row])
 
     @property
@@ -40,7 +40,7 @@ class NotAlwaysLiveMemory:
 
 
 class LivenessProgramStep:
-    """A place in the program from which on something else is live."""
+    """A step of the program from which on other variables are live."""
 
     __slots__ = ("_nodes", "row")
 
@@ -55,7 +55,7 @@ class LivenessProgramStep:
 
     @property
     def notAlwaysLiveMemory(self) -> NotAlwaysLiveMemory:
-        """What is live here beside what always is."""
+        """Memory live here besides the memory that is always live."""
         return NotAlwaysLiveMemory(self._nodes, self.row)
 
     @property
@@ -72,7 +72,7 @@ class LivenessProgramStep:
 
 
 class LivenessProgramSteps(LazySequence[LivenessProgramStep]):
-    """The places of a program where what is live changes, in order.
+    """Steps of a program at which live memory changes, in order.
 
     Args:
         nodes: The program tree.
@@ -89,7 +89,7 @@ class LivenessProgramSteps(LazySequence[LivenessProgramStep]):
 
     @property
     def maxTileBytes(self) -> Int64:
-        """The same on the tile that has most, int64[n]."""
+        """Bytes live on the tile that has most, int64[n]."""
         return np.asarray(self._nodes.report.liveness["max_tile_bytes"][self.rows], dtype=np.int64)
 
     @property

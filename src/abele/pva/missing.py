@@ -1,4 +1,4 @@
-"""What libpva has and a report does not."""
+"""Errors for data that libpva has and a report lacks."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ def missing(what: str, *, remedy: str | None = None) -> MissingDatumError:
 
     Args:
         what: The datum, as a plural or a mass noun: ``the vertices of compute sets``.
-        remedy: What tells something similar.
+        remedy: Name with similar data.
     """
     return MissingDatumError(f"reports do not hold {what}", remedy=remedy)

@@ -27,6 +27,7 @@ def nodes_of_steps(report: Report) -> NodeColumns:
     titles = [str(name) for name in report.meta.get("programs", [])]
     program = steps["program"].astype(np.int64)
     known = np.union1d(np.unique(program), np.arange(len(titles)))
+    # Rows by program; a block begins where its level, or one further out, changes.
     paths = _block_paths(steps.columns["block"])
     order = np.argsort(program, kind="stable")
     mine, count = program[order], len(order)
@@ -42,11 +43,14 @@ def nodes_of_steps(report: Report) -> NodeColumns:
     first, last = (np.searchsorted(position, np.arange(len(known)), side=side) for side in ("left", "right"))
     roots = leaves_before[first] + np.arange(len(known))
     num_nodes = int(leaves_before[-1]) + len(known)
+    # Fill the columns: programs, then a leaf for each row.
     kind, row = np.full(num_nodes, NodeType.SEQUENCE, np.int8), np.full(num_nodes, -1, np.int64)
     depth, end, name_codes = (np.zeros(num_nodes, np.int64) for _ in range(3))
     end[roots] = leaves_before[last] + np.arange(len(known)) + 1
     kind[leaf], row[leaf] = step_types(report)[order], order
     depth[leaf], end[leaf] = paths.depths[order] + 1, leaf + 1
+    # Blocks depth by depth: a node stands before its leaf by the number of blocks between, and ends where the level
+    # breaks.
     blocks: list[Int64] = []
     for deep, begins in enumerate(new):
         at = np.flatnonzero(begins)
@@ -82,7 +86,9 @@ def nodes_of_steps(report: Report) -> NodeColumns:
 
 
 def _broken(program: Int64, levels: list[Int64]) -> list[npt.NDArray[np.bool_]]:
-    """Where another block begins at each nesting depth, or at one further out, or another program: bool[rows] each."""
+    """True for rows where another block begins at a nesting depth or further out, or another program: bool[rows] by
+    depth.
+    """
     found: list[npt.NDArray[np.bool_]] = []
     breaks = _differs(program)
     for level in levels:

@@ -48,22 +48,25 @@ def nodes_of_tree(report: Report) -> NodeColumns | None:
     assert isinstance(kind, Text)
     assert isinstance(names, Text)
     assert isinstance(step_names, Text)
+    # Refuse a tree whose programs do not hold the steps in order: the caller then makes nodes of the steps alone.
     root = _roots(parent)
     programs = _with_kind(kind, "Program")
     place = _first_places(report, root[owner])
     if not _are_places(place, owner, step_names.codes) or not _are_programs(report, programs, root[owner]):
         return None
+    # Nodes to show: kinds that libpva has, and whatever has something inside. Steps are leaves.
     told = np.array([word in _ALWAYS_TOLD for word in kind.words], bool)[kind.codes]
     told[parent[parent >= 0]] = True
     leaves = np.flatnonzero(place == np.arange(len(place)))
     anchor = _anchors(tree["first_step"].astype(np.int64), root, root[owner[leaves]], leaves)
-    # What each node lies in; where the owner of a step is told as its steps, they lie in what that lies in.
+    # Holder of each node; where the owner of a step is shown as its steps, they lie in the owner's holder.
     holder = np.append(parent, np.where(told[owner[leaves]], owner[leaves], parent[owner[leaves]]))
     # Nodes of the tree, and behind each the steps that follow it.
     order = np.lexsort((np.append(np.full(len(tree), -1), leaves), np.append(np.arange(len(tree)), anchor)))
     order = order[np.append(told, np.ones(len(leaves), bool))[order]]
     is_step = order >= len(tree)
     nodes, steps = order[~is_step], leaves[order[is_step] - len(tree)]
+    # Columns in the order of the walk, from the tree for nodes and from the steps table for leaves.
     source, row, types, codes = (np.full(len(order), -1, np.int64) for _ in range(4))
     source[~is_step], row[is_step] = nodes, steps
     types[~is_step] = np.array([_OF_KIND.get(word, NodeType.SEQUENCE) for word in kind.words])[kind.codes[nodes]]
@@ -71,11 +74,13 @@ def nodes_of_tree(report: Report) -> NodeColumns | None:
     codes[~is_step], codes[is_step] = names.codes[nodes], step_names.codes[steps] + len(names.words)
     node_of_source = np.full(len(tree), -1, np.int64)
     node_of_source[nodes] = np.flatnonzero(~is_step)
+    # The end of each subtree follows from depths alone; it is right only if each node lies inside of its holder.
     level = np.where(is_step, depth[holder[order]] + 1, depth[np.maximum(source, 0)])
     end = _ends(level)
     inner = np.flatnonzero(holder[order] >= 0)
     if (holder[order[is_step]] < 0).any() or not _lie_in(inner, node_of_source[holder[order[inner]]], level, end):
         return None
+    # Steps that a function repeats at several calls share the node of the first.
     of_row = np.full(len(owner), -1, np.int64)
     of_row[steps] = np.flatnonzero(is_step)
     return NodeColumns(

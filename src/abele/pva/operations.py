@@ -1,4 +1,4 @@
-"""Operations: what the user's lines of code became, and what they cost."""
+"""Operations: the results of the user's lines of code, and their costs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class DebugContext:
-    """Where an operation comes from.
+    """Origin of an operation.
 
     Attributes:
         name: Its name with the scopes around it.
@@ -46,7 +46,7 @@ class Operation:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Name of the operation."""
         return self._text("name")
 
     @property
@@ -56,7 +56,7 @@ class Operation:
 
     @property
     def debugContext(self) -> DebugContext:
-        """Where it comes from."""
+        """Origin of the operation: its name, scopes and source line."""
         location = Location(self._text("file"), self._number("line"))
         return DebugContext(self.name, self.kind, self._text("path"), location)
 
@@ -82,7 +82,7 @@ class Operation:
 
     @property
     def programs(self) -> Programs:
-        """Its steps."""
+        """Steps of the operation."""
         nodes = self._nodes
         return Programs(nodes, np.unique(nodes.of_step[nodes.report.steps["op"] == self.row]))
 
@@ -120,7 +120,7 @@ class OperationAnalysis:
     """The operations of a report.
 
     Args:
-        report: What ``openReport`` gave.
+        report: Result of ``openReport``.
 
     Attributes:
         operations: One for each library call, compute set and copy of the user's.

@@ -1,4 +1,4 @@
-"""The program tree of a report as columns, in the order in which one walks it."""
+"""The program tree of a report as columns, in the order of a walk."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from abele.report import Report, Text
 
 
 class NodeType(IntEnum):
-    """What a node is."""
+    """Kind of a program node."""
 
     SEQUENCE = 0
     BLOCK = 1

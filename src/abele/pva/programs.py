@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ProgramType(Enum):
-    """What a program does. The names are libpva's but for ``Block``, ``LibraryCall``, ``RepeatWhile``, ``Control``."""
+    """Kind of a program. The names are libpva's but for ``Block``, ``LibraryCall``, ``RepeatWhile``, ``Control``."""
 
     Sequence = NodeType.SEQUENCE
     Block = NodeType.BLOCK
@@ -88,7 +88,7 @@ class ProgramVisitor:
         """A call of a function."""
 
     def visitLibraryCall(self, program: Program) -> None:
-        """What a library function made."""
+        """Visit a program that a library function made."""
 
     def visitWriteUndef(self, program: Program) -> None:
         """The end of a value's life."""
@@ -110,7 +110,7 @@ class Program:
 
     @property
     def type(self) -> ProgramType:
-        """What it does."""
+        """Kind of the program."""
         return ProgramType(NodeType(int(self._nodes.type[self._id])))
 
     @property
@@ -130,12 +130,12 @@ class Program:
 
     @property
     def partner(self) -> str:
-        """What a step exchanges data with beside tiles of its replica: one of the report's words, empty for nothing."""
+        """Partner of an exchange besides tiles of the replica: one of the report's words, empty for none."""
         return self._text("partner")
 
     @property
     def executions(self) -> int:
-        """How often a step is executed in one run of its control program, whoever calls its function; 0 for others."""
+        """Executions of a step in one run of its control program, whoever calls its function; 0 for others."""
         if self.row < 0:
             return 0
         here = self._nodes.of_step == self._id
@@ -169,7 +169,7 @@ class Program:
 
     @property
     def computeset(self) -> ComputeSet:
-        """What an ``OnTileExecute`` runs.
+        """Compute set that an ``OnTileExecute`` runs.
 
         Raises:
             MissingDatumError: The program is of another type.
@@ -191,7 +191,7 @@ class Program:
 
     @property
     def operation(self) -> Operation | None:
-        """The operation that a step belongs to, which knows the user's source line; None for none."""
+        """Operation of a step, with the user's source line; None for none."""
         from abele.pva.operations import Operation
 
         row = -1 if self.row < 0 else int(self._nodes.report.steps["op"][self.row])
@@ -272,6 +272,6 @@ class Programs(LazySequence[Program]):
         return self._picked(rows[self._nodes.type[rows] == ProgramType[name].value])
 
     def named(self, part: str) -> Programs:
-        """Those whose name contains a text."""
+        """Programs whose name contains a text."""
         rows = self.rows
         return self._picked(rows[np.isin(self._nodes.columns.name_codes[rows], self._nodes.codes_with(part))])

@@ -27,7 +27,7 @@ class Version:
 
 
 class PoplarVersion:
-    """What compiled the program: Abele, under the name that libpva has for it.
+    """Version of the compiler: Abele, under the name that libpva has for it.
 
     Attributes:
         string: Abele's version, as in ``0.1.0``; empty when the report does not say.
@@ -66,7 +66,7 @@ class PoplarVersion:
 
 
 class InstrumentationSettings:
-    """What was measured. Cycles are modelled, for every step and tile, and add nothing to the program."""
+    """Instrumentation of a program. Cycles are modelled, for every step and tile, and add nothing to the program."""
 
     def __init__(self, host_profile: bool) -> None:
         self._host_profile = host_profile
@@ -107,17 +107,17 @@ class Report:
 
     @cached_property
     def compilation(self) -> Compilation:
-        """What compiling found."""
+        """Result of compiling."""
         return Compilation(self.nodes)
 
     @cached_property
     def execution(self) -> Execution:
-        """What running found; without runs where none was recorded."""
+        """Result of running; without runs where none was recorded."""
         return Execution(self.nodes)
 
     @property
     def poplarVersion(self) -> PoplarVersion:
-        """What compiled the program."""
+        """Version of the compiler."""
         return PoplarVersion(str(self.columns.meta.get("abele_version", "")))
 
     @property
@@ -127,7 +127,7 @@ class Report:
 
     @property
     def instrumentationSettings(self) -> InstrumentationSettings:
-        """What was measured."""
+        """Instrumentation of the program."""
         return InstrumentationSettings(len(self.columns.host_leaves) > 0)
 
     def __repr__(self) -> str:

@@ -23,7 +23,7 @@ class LazySequence(Sequence[T], Generic[T]):
     Args:
         rows: The rows that the sequence is of: a number of rows from 0 on, or int64[n].
         make: Makes the object of a row.
-        noun: What errors call an entry.
+        noun: Name of an entry in errors.
     """
 
     def __init__(self, rows: int | Int64, make: Callable[[int], T], noun: str) -> None:
@@ -62,7 +62,7 @@ class LazySequence(Sequence[T], Generic[T]):
             yield from map(self._make, part if isinstance(part, range) else part.tolist())
 
     def _picked(self, rows: Int64) -> Self:
-        """The same sequence of other rows."""
+        """Sequence of the same kind with other rows."""
         found = type(self).__new__(type(self))
         found.__dict__.update(self.__dict__)
         found._rows = rows

@@ -1,4 +1,4 @@
-"""Steps of a run: when each was executed, on which IPU, and what it did on which tile."""
+"""Steps of a run: the time of each execution, its IPUs, and the work of each tile."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ class ActiveCycles:
 
     @property
     def cyclesFrom(self) -> CycleRange:
-        """When it starts."""
+        """Cycles at which tiles start it."""
         return self._begin
 
     @property
     def cyclesTo(self) -> CycleRange:
-        """When it ends."""
+        """Cycles at which tiles end it."""
         return self._end
 
 
 @dataclass(frozen=True, slots=True)
 class StepIpu:
-    """What a step is on one IPU.
+    """Execution of a step on one IPU.
 
     Attributes:
         id: The IPU.
@@ -64,13 +64,13 @@ class StepIpu:
 
     @property
     def activeCycles(self) -> ActiveCycles:
-        """From when to when."""
+        """Cycles of its begin and of its end."""
         return self._active
 
 
 @dataclass(frozen=True, slots=True)
 class StepGroup:
-    """What a step is on one sync group.
+    """Execution of a step on one sync group.
 
     Attributes:
         name: The group.
@@ -84,7 +84,7 @@ class StepGroup:
 
 
 class RunContext:
-    """What the steps of a program's runs share.
+    """Context that the steps of a program's runs share.
 
     Args:
         nodes: The program tree.
@@ -116,7 +116,7 @@ class RunContext:
 
     @cached_property
     def is_wait(self) -> npt.NDArray[np.bool_]:
-        """True for steps at which several sync groups meet of which some may only wait for the host, bool[steps]."""
+        """True for steps at which several sync groups meet and some may only wait for the host, bool[steps]."""
         found, table = self.executions, self.nodes.report.spans
         waits = meets_host(self.nodes.report)
         several = np.zeros(len(waits), bool)
@@ -156,17 +156,17 @@ class Step:
 
     @property
     def cyclesFrom(self) -> int:
-        """When it starts; runs are counted one behind the other."""
+        """Cycle at which it starts; runs are counted one behind the other."""
         return int(self._context.executions.begin[self._place]) + self._origin
 
     @property
     def cyclesTo(self) -> int:
-        """When it ends."""
+        """Cycle at which it ends."""
         return int(self._context.executions.end[self._place]) + self._origin
 
     @property
     def ipus(self) -> LazySequence[StepIpu]:
-        """What it is on each IPU of the target.
+        """Its execution on each IPU of the target.
 
         Raises:
             MissingDatumError: It runs on a sync group of which the report does not say on which IPUs its tiles are.
@@ -189,7 +189,7 @@ class Step:
 
     @property
     def groups(self) -> LazySequence[StepGroup]:
-        """What it is on each sync group that it keeps busy."""
+        """Its execution on each sync group that it keeps busy."""
         group, begin, end = self._spans()
         names = self._context.nodes.report.groups["name"]
         return LazySequence(
@@ -241,17 +241,17 @@ class RunSteps(LazySequence[Step]):
 
     @property
     def cyclesFrom(self) -> Int64:
-        """When each starts, int64[n]."""
+        """Start of each execution in cycles, int64[n]."""
         return self._context.executions.begin[self.rows] + self._origin
 
     @property
     def cyclesTo(self) -> Int64:
-        """When each ends, int64[n]."""
+        """End of each execution in cycles, int64[n]."""
         return self._context.executions.end[self.rows] + self._origin
 
     @property
     def cycles(self) -> Int64:
-        """How long each takes, int64[n]."""
+        """Cycles that each execution takes, int64[n]."""
         return self.cyclesTo - self.cyclesFrom
 
 

@@ -21,7 +21,7 @@ CATEGORIES = {
     "stack": ("stacks",),
     "hostMessage": ("stream_buffers",),
 }
-"""Categories of libpva's that a report holds, and the report's own that each is the sum of."""
+"""Categories of libpva, each with the report's own categories that it sums."""
 
 HELD_ELSEWHERE = {
     "vertexFieldData": "vertexInstanceState",
@@ -46,7 +46,7 @@ class TotalMemory:
 
     @property
     def includingGaps(self) -> int:
-        """With the gaps between variables."""
+        """Bytes with the gaps between variables."""
         return int(self._tiles.includingGaps_of_all[self._tile])
 
     @property
@@ -84,7 +84,7 @@ class TileCategories:
 
     @property
     def variable(self) -> CategoryMemory:
-        """Variables, and at the tile's worst step what is live there for a while, with data in motion."""
+        """Variables, and the temporary ones live at the tile's worst step, with data in motion."""
         return self._of("variable")
 
     @property
@@ -141,22 +141,22 @@ class TileMemory:
 
     @property
     def total(self) -> TotalMemory:
-        """All of it."""
+        """Bytes of all categories."""
         return TotalMemory(self._tiles, self._tile)
 
     @property
     def alwaysLiveBytes(self) -> int:
-        """What is there through the whole program: variables, code, state, stacks and buffers."""
+        """Bytes there through the whole program: variables, code, state, stacks and buffers."""
         return int(self._tiles.alwaysLiveBytes_of_all[self._tile])
 
     @property
     def notAlwaysLiveBytes(self) -> int:
-        """What else is there at the tile's worst step."""
+        """Bytes there at the tile's worst step besides those that are always live."""
         return int(self._tiles.notAlwaysLiveBytes_of_all[self._tile])
 
     @property
     def category(self) -> TileCategories:
-        """The same by category."""
+        """Bytes of each category."""
         return TileCategories(self._tiles.memory, self._tile)
 
 
@@ -175,7 +175,7 @@ class Tile:
 
     @property
     def memory(self) -> TileMemory:
-        """What it holds."""
+        """Memory of the tile."""
         return TileMemory(self._tiles, self.id)
 
     def __repr__(self) -> str:
@@ -220,7 +220,7 @@ class Tiles(LazySequence[Tile]):
 
     @property
     def notAlwaysLiveBytes(self) -> Int64:
-        """What else each has at its worst step, int64[n]."""
+        """Bytes of each tile at its worst step besides those that are always live, int64[n]."""
         return self.notAlwaysLiveBytes_of_all[self.rows]
 
     def category(self, name: str) -> Int64:

@@ -23,7 +23,7 @@ class Event:
 
     @property
     def label(self) -> str:
-        """What the program calls it."""
+        """Name that the program gave the event."""
         return self._trace.columns.labels[int(self._trace.columns.events.label[self._row])]
 
     @property
@@ -33,17 +33,17 @@ class Event:
 
     @property
     def timestamp(self) -> float:
-        """When it began, in microseconds from the trace's time zero on."""
+        """Begin of the event, in microseconds from the trace's time zero on."""
         return int(self._trace.columns.events.begin_ns[self._row]) / 1000
 
     @property
     def duration(self) -> float:
-        """How long it took, in microseconds."""
+        """Duration of the event, in microseconds."""
         return int(self._trace.columns.events.duration_ns[self._row]) / 1000
 
     @property
     def details(self) -> dict[str, Any]:
-        """What else the program told of it; empty for nothing.
+        """Details that the program told of it; empty for none.
 
         Raises:
             FileFormatError: It is no JSON object.
@@ -68,12 +68,12 @@ class Events(LazySequence[Event]):
 
     @property
     def timestamps(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        """When each began, float64[n], in microseconds."""
+        """Begin of each event, float64[n], in microseconds."""
         return self._trace.columns.events.begin_ns[self.rows] / 1000
 
     @property
     def durations(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        """How long each took, float64[n], in microseconds."""
+        """Duration of each event, float64[n], in microseconds."""
         return self._trace.columns.events.duration_ns[self.rows] / 1000
 
 
@@ -81,7 +81,7 @@ class Thread:
     """A thread.
 
     Attributes:
-        tid: What the system calls it.
+        tid: The system's number for it.
     """
 
     __slots__ = ("_row", "_trace", "tid")
@@ -104,7 +104,7 @@ class Process:
     """A process.
 
     Attributes:
-        pid: What the system calls it.
+        pid: The system's number for it.
     """
 
     __slots__ = ("_row", "_trace", "pid")
@@ -116,7 +116,7 @@ class Process:
 
     @property
     def threads(self) -> LazySequence[Thread]:
-        """Its threads."""
+        """Threads of the process."""
         rows = np.flatnonzero(self._trace.columns.threads.process == self._row)
         return LazySequence(rows, lambda row: Thread(self._trace, row), "thread")
 

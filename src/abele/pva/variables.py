@@ -37,7 +37,7 @@ class Variable:
 
     @property
     def type(self) -> str:
-        """Its element type."""
+        """Element type of the variable."""
         return text_at(self._report.variables.columns, "type", self.row)
 
     @property
@@ -106,7 +106,7 @@ class Variables(LazySequence[Variable]):
         return column[self.rows].decode()
 
     def named(self, part: str) -> Variables:
-        """Those whose name contains a text."""
+        """Variables whose name contains a text."""
         column = self._report.variables.columns["name"]
         assert isinstance(column, Text)
         hits = np.array([part in word for word in column.words] or [False], dtype=bool)

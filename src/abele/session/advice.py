@@ -14,16 +14,16 @@ from abele.session.settings import Settings
 DEFAULT_PROPORTION = 0.6
 """Share of a tile's memory that products and convolutions plan with where nothing was chosen."""
 TRIED = " (tried: it fits)"
-"""What is said of advice that was followed before it was given."""
+"""Words behind advice that was followed before it was given."""
 
 
 @dataclass(frozen=True)
 class Advice:
-    """What can be done about a program that does not fit; None, or False, for what would not help.
+    """Remedies for a program that does not fit; None, or False, for those that would not help.
 
     Attributes:
         halve: Use half precision.
-        in_vain: What was tried and is too large as well, in words.
+        in_vain: Remedies that were tried and are too large as well, in words.
         why_not_halved: Why half precision was not tried; empty where it was, or nothing was.
         batch: Use a smaller micro-batch than this one.
         micro_batches: Micro-batches of a run that then make the same run.
@@ -80,7 +80,7 @@ class Advice:
         return self.ordered(found, "Settings(allow_out_of_memory=True) for a report of the program as it is")
 
     def ordered(self, found: dict[str, str], report: str) -> list[str]:
-        """Sentences by the field that they are about: what was tried first, and how to get a report last."""
+        """Sentences by the field that they are about: trials first, and the way to a report last."""
         if self.why_not_halved and "halve" in found:
             found["halve"] += f" (not tried: {self.why_not_halved})"
         first = [found.pop(self.tried) + TRIED] if self.tried in found else []
@@ -92,7 +92,7 @@ Words = Callable[[Advice], list[str]]
 
 
 def advice(error: OutOfMemoryError, net: Network, schedule: Schedule, settings: Settings) -> Advice:
-    """What can be done about an error that a network met when it was compiled, as far as can be told without trying."""
+    """Remedies for a network that did not fit when it was compiled, as far as can be told without trying."""
     batch = batch_of(net)
     share = settings.memory_proportion or DEFAULT_PROPORTION
     return Advice(
@@ -111,7 +111,7 @@ def batch_of(net: Network) -> int:
 
 
 def temporaries_matter(error: OutOfMemoryError) -> bool:
-    """True if a good part of the fullest tile is what lives for a time alone, which plans and batches decide on."""
+    """True if temporaries, which plans and batches decide on, are a good part of the fullest tile."""
     worst = error.tiles[0] if error.tiles else {}
     return worst.get("temporaries", 0) * 4 >= worst.get("available_bytes", 1)
 

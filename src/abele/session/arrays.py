@@ -20,7 +20,7 @@ from abele.errors import SignatureError, UnknownArrayError, nearest
 
 
 class Changes:
-    """When any cell of the process was last written, held or let go: a token that is another one after each change.
+    """Time of the last write, hold or release of any cell of the process: a token that each change replaces.
 
     A session that compares tokens before a run need not look at its cells one by one. Whoever changes a cell notes it
     afterwards, and whoever looks takes the token first, so that a change in between is seen the next time.
@@ -38,7 +38,7 @@ CHANGES = Changes()
 
 
 class Holder(Protocol):
-    """Who may have newer values than the host."""
+    """Object that may have newer values than the host."""
 
     def bring_to_host(self) -> bool:
         """Copy them to the host if the device changed them since the last time; returns whether it did."""
@@ -51,7 +51,7 @@ class SharedArray:
         values: The first values; they are copied.
 
     Attributes:
-        notes_writes: Whether every write of the host's copy is noted in :data:`CHANGES`; otherwise sessions look at
+        notes_writes: True if every write of the host's copy is noted in :data:`CHANGES`; otherwise sessions look at
             ``version`` before each run. Subclasses say so themselves; memory that others write too cannot.
     """
 
@@ -78,7 +78,7 @@ class SharedArray:
 
     @property
     def holder(self) -> Holder | None:
-        """Who may have newer values, if anyone does."""
+        """The object that may have newer values, if there is one."""
         found: Holder | None = self._holder() if self._holder is not None else None
         return found
 

@@ -1,8 +1,8 @@
-"""Which blocks an attention is computed in: the ways there are, compiled by themselves, and the fastest of them.
+"""Choice of blocks for an attention: the candidates, compiled by themselves, and the fastest of them.
 
-What an attention reads becomes inputs that are scaled first, so that they lie as something computed them and not as one
-of the ways would like; what is known stays known. Of a network that is trained, the gradients by all of it belong to
-the attention. Cycles are those of the report without streams. They are kept on disk by what they were measured of.
+Operands of an attention become inputs that are scaled first, so that they have the layout of computed values and not
+one that suits a candidate; known values stay known. In training, the gradients by all operands belong to the attention.
+Cycles are those of the report without streams, and are kept on disk by the hash of the network that was measured.
 """
 
 from __future__ import annotations
@@ -96,12 +96,12 @@ class _Given:
     way: RowBlocks
 
     def choose(self, attention: MaskedAttention, ways: Sequence[RowBlocks]) -> RowBlocks | None:
-        """That way."""
+        """The way that was given."""
         return self.way
 
 
 def _alone(attention: MaskedAttention) -> Network:
-    """An attention as a network: what it reads are parameters, and the loss is its result times another one."""
+    """An attention as a network: its operands are parameters, and the loss is its result times another one."""
     net = NetworkBuilder()
     values: dict[Value, Value] = {}
 
@@ -129,7 +129,7 @@ def _alone(attention: MaskedAttention) -> Network:
 
 
 def _scaled(net: NetworkBuilder, like: Value, name: str) -> Value:
-    """What something computed: a parameter times a number."""
+    """Computed value: a parameter times a number."""
     return build.map_(net, derivative.arg(0) * 0.5, [net.parameter(like.shape, like.dtype, name)])
 
 

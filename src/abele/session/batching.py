@@ -1,4 +1,4 @@
-"""The batch rule: what the host hands over for one run, and what it gets back.
+"""The batch rule: the host's arrays for one run, and the arrays that it gets back.
 
 The device sees micro-batches. The host sends those of one run together, one after the other along the first dimension:
 device iterations outermost, accumulation within, replicas innermost. A tensor without dimensions counts as a batch of
@@ -19,7 +19,7 @@ def micro_batch_shape(shape: Shape, schedule: Schedule) -> Shape:
 
     Args:
         shape: Shape of the host batch.
-        schedule: How one run goes over its micro-batches.
+        schedule: Schedule of one run over its micro-batches.
 
     Raises:
         BatchSizeError: The first dimension does not divide into the micro-batches of a run.
@@ -64,7 +64,7 @@ def gathered(array: Array, schedule: Schedule, shape: Shape) -> Array:
 
 
 def spoken(array: Array, schedule: Schedule) -> Array:
-    """What replicas sent, [sent, *shape of one micro-batch], as what the host gets of it: of each model once."""
+    """Results for the host, one per model, of those that replicas sent: [sent, *shape of one micro-batch]."""
     if schedule.sends_once or len(schedule.speakers) == schedule.own_replicas:
         return array
     rounds: Array = array.reshape(-1, schedule.own_replicas, *array.shape[1:]).take(schedule.speakers, axis=1)
@@ -72,7 +72,7 @@ def spoken(array: Array, schedule: Schedule) -> Array:
 
 
 def combine(stacked: Array, schedule: Schedule) -> Array:
-    """What the host gets of results [returned, *shape of one micro-batch].
+    """Results as the host gets them, from [returned, *shape of one micro-batch].
 
     One micro-batch comes as it is; several are joined along their first dimension, and scalars become a vector.
     """

@@ -18,11 +18,11 @@ class Compiled:
     Attributes:
         executable: The compiled program with its account.
         ends: Its streams and tensors by name.
-        schedule: How one run goes over its micro-batches.
-        settings: What it was compiled with.
+        schedule: Schedule of one run over its micro-batches.
+        settings: Settings that it was compiled with.
         optimisers: The update rule of each group of parameters; None for inference.
         updated: Names of the weights that runs change.
-        checks: What the inputs of every run must keep to.
+        checks: Constraints on the inputs of every run.
         seconds: Time that compiling took.
     """
 

@@ -60,7 +60,7 @@ def compile_network(
 
     Args:
         net: The network; to train it, one with a loss.
-        schedule: How one run goes over its micro-batches; one micro-batch when left out.
+        schedule: Schedule of one run over its micro-batches; one micro-batch when left out.
         groups: Optimisers and the parameters that they update; None for inference.
         settings: The machine, and how programs run on the host.
         words: Puts advice about memory into the words of a front end.
@@ -73,10 +73,12 @@ def compile_network(
     """
     start, schedule, settings = time.perf_counter(), schedule or Schedule(), settings or Settings()
     case = NetworkCase(net, schedule, None if groups is None else tuple(groups), settings)
+    # A cached program is found by the case as given, not by the settings that a remedy may choose.
     folder = None if settings.cache is None else CompiledFolder(settings.cache)
     kept = None if folder is None else folder.find(net, schedule, groups, settings)
     if kept is not None:
         return replace(kept, seconds=time.perf_counter() - start)
+    # Failures leave a report; Python's collector pauses, as compiling makes many objects that stay.
     given = settings
     unfit = AutoReport(read_options(None), settings.report_folder_of(training=groups is not None)).of_failure()
     with unfit, collector_paused(), _reporting(progress, settings) as report:
@@ -87,6 +89,7 @@ def compile_network(
             case, ends, executable = _remedied(
                 case, error, build, partial(found_advice, smaller=smaller, halved=halved), words
             )
+    # A remedy may have changed the settings; state of buffers persists like that of parameters.
     settings = case.settings
     optimisers = None if groups is None else tuple(g.optimiser for g in groups)
     trained = {p.name for g in groups or () for p in g.parameters}
@@ -176,7 +179,7 @@ def _build(case: NetworkCase) -> NetworkProgram:
 
 
 def _watch(settings: Settings, *, training: bool) -> PassDump | None:
-    """What writes the network after each pass, if that was asked for."""
+    """Writer of the network after each pass, if that was asked for."""
     if settings.dump_passes is None:
         return None
     name = re.sub(r"[^\w.-]+", "_", settings.name)
@@ -184,7 +187,7 @@ def _watch(settings: Settings, *, training: bool) -> PassDump | None:
 
 
 def _advised(error: OutOfMemoryError, in_vain: Sequence[str], hints: list[str]) -> OutOfMemoryError:
-    """The error with what was done about it in vain, and what can be done."""
+    """The error with the remedies tried in vain, and with the others."""
     tried = [f"too large as well with {' · '.join(in_vain)}"] if in_vain else []
     because = "\n".join([*([error.because] if error.because else []), *tried])
     advised = OutOfMemoryError(
@@ -195,7 +198,7 @@ def _advised(error: OutOfMemoryError, in_vain: Sequence[str], hints: list[str]) 
 
 
 def _described(net: Network, schedule: Schedule, settings: Settings, *, training: bool) -> dict[str, Any]:
-    """What the report says about the model."""
+    """Entries of the report about the model."""
     batched = [v.shape[0] for v in net.inputs if v.shape]
     samples = {"samples_per_run": batched[0] * schedule.micro_batches, "sample_name": "sample"} if batched else {}
     return samples | {

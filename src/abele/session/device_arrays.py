@@ -24,8 +24,8 @@ class DeviceArrays:
 
     Args:
         engine: The engine that has them.
-        schedule: How many replicas there are.
-        rank: Which of the schedule's processes this is.
+        schedule: Schedule, with the number of replicas.
+        rank: Number of this process among the schedule's.
     """
 
     def __init__(self, engine: Engine, schedule: Schedule, rank: int = 0) -> None:
@@ -34,7 +34,7 @@ class DeviceArrays:
         self._first = rank * schedule.own_replicas
 
     def read(self, end: End) -> Array:
-        """What the host has of a tensor; see :meth:`host_shape`."""
+        """Values of a tensor as the host has them; see :meth:`host_shape`."""
         values = self._of_replicas(end)
         if end.flat is not None and end.flat.replicas > 1:
             return _whole(end.flat, values)
@@ -67,7 +67,7 @@ class DeviceArrays:
         return end.group.members(self._schedule.replicas)
 
     def _of_replicas(self, end: End) -> Array:
-        """What each replica of this process has."""
+        """Values of each replica of this process."""
         if end.is_remote:
             return np.stack([self._remote(end, replica) for replica in range(self._schedule.own_replicas)])
         values = self._engine.read(end.handle)

@@ -19,12 +19,12 @@ from abele.poplibs.poputil.order import StorageOrder
 
 @dataclass(frozen=True, slots=True)
 class Flat:
-    """How a tensor lies that is not whole on the chip: cut into shares of replicas, or in streaming memory.
+    """Layout of a tensor that is not whole on the chip: cut into shares of replicas, or in streaming memory.
 
     Attributes:
         order: The order in which it is cut, and in which its elements lie.
-        replicas: How many share it; 1 if each has all of it.
-        initial: What it holds before the first run.
+        replicas: Number of replicas that share it; 1 if each has all of it.
+        initial: Value of its elements before the first run.
         begin: First element of its part of the remote buffer's row; None if it is on the chip.
     """
 
@@ -45,12 +45,12 @@ class End:
 
     Attributes:
         name: The network's name of it.
-        handle: What an engine calls it, or the remote buffer that it lies in.
+        handle: Name for an engine, or the remote buffer that it lies in.
         shape: Dimensions; of a stream, those of one micro-batch.
         dtype: Element type on the device.
         group: Groups of replicas that each have values of their own; None if all have the same.
-        flat: How it lies, where it is not whole on the chip.
-        split: How the host's array is cut into those of the groups; None if it has a row for each.
+        flat: Layout of a tensor that is not whole on the chip.
+        split: Split of the host's array into those of the groups; None if it has a row for each.
     """
 
     name: str
@@ -113,12 +113,14 @@ def expose(net: Network, program: NetworkProgram) -> Ends:
     graph, schedule = program.graph, program.schedule
     parts = {name: tensor.shape for name, tensor in program.weights.items()}
     parts |= {name: weight.shards.order.shape for name, weight in program.remote_weights.items()}
+    # Streams have no names in the program: outputs are numbered, changed inputs keep the names of the inputs.
     outputs = [f"output{i}" for i in range(len(program.outputs))]
     positions = [net.inputs.index(v) for v in net.changed_inputs]
     inputs = net.inputs if program.inputs else ()
     if not program.changed:
         positions = []
     changed = (_stream(net.inputs[i].name, s) for i, s in zip(positions, program.changed, strict=True))
+    # State and numbers of all optimisers in one table; the loss scale's numbers belong to the first optimiser.
     shared = program.scale
     state = {name: t for update in program.groups for name, t in update.state.items()}
     state |= {} if shared is None else shared.state
@@ -153,9 +155,9 @@ def _stream(name: str, stream: Stream) -> End:
 
 
 def _owned(end: End, schedule: Schedule, parts: dict[str, tuple[int, ...]]) -> End:
-    """The end of a weight, or of what belongs to one: groups of replicas may have values or parts of their own."""
+    """End of a weight, or of its state: groups of replicas may have values or parts of their own."""
     name, split = end.name, schedule.split_of(end.name)
-    # What an optimiser keeps beside a weight is cut as that is, if it has an element for each of the weight's.
+    # State of a weight is cut as the weight is, if it has an element for each of the weight's.
     owner = next((n for n in parts if name == n or name.startswith(f"{n}/")), name)
     # Rows of replicas are groups of one each to the host, whichever replicas reduce their gradients together.
     group = CommGroup.none() if name in schedule.every_replica else schedule.group_of(name)
@@ -168,7 +170,7 @@ ROLES = {
     "optimiser": "hyper-parameter",
     "random": "random state",
 }
-"""What tensors are, by the kinds of their handles; numbers at the end of kinds left out."""
+"""Roles of tensors, by the kinds of their handles; numbers at the end of kinds left out."""
 
 
 def _tensor(graph: Graph, kind: str, name: str, tensor: Tensor) -> End:
@@ -176,7 +178,7 @@ def _tensor(graph: Graph, kind: str, name: str, tensor: Tensor) -> End:
 
 
 def _flat(graph: Graph, name: str, state: FlatState) -> End:
-    """The end of what is not whole on the chip; it has the shape of the parameter that it belongs to."""
+    """End of a tensor that is not whole on the chip; it has the shape of its parameter."""
     shards = state.shards
     if state.buffer is not None:
         handle, begin = state.buffer.name, state.begin

@@ -52,7 +52,7 @@ class RecordedTensor:
         name: Its name.
         role: One of ``abele.report.schema_values.ROLES``.
         type: Its element type.
-        handle: What the device knows it by.
+        handle: Handle of the tensor on the device.
     """
 
     name: str
@@ -61,7 +61,7 @@ class RecordedTensor:
     handle: End | Tensor
 
     def read(self, engine: Engine, arrays: DeviceArrays) -> npt.NDArray[Any]:
-        """What it holds now, on all replicas."""
+        """Values that it holds now, on all replicas."""
         return arrays.read(self.handle) if isinstance(self.handle, End) else engine.read(self.handle)
 
 
@@ -114,7 +114,7 @@ def _results(programs: Iterable[Program]) -> Iterator[Variable]:
 
 
 def _role(name: str) -> str:
-    """What a variable is, by its name."""
+    """Role of a variable, by its name."""
     if not name.endswith(_RESULT) or name.startswith(_OF_UPDATES):
         return "other"
     return "activation gradient" if _BACKWARD in name else "activation"
@@ -124,7 +124,7 @@ class ExponentRecorder:
     """Counts exponents of chosen tensors after runs.
 
     Args:
-        compiled: What runs.
+        compiled: Program that runs.
         wanted: Names, patterns of names with ``*`` and ``?``, or words of :data:`GROUPS`.
         every: Steps (weight updates, or batches of inference) from one record to the next.
 
@@ -148,7 +148,7 @@ class ExponentRecorder:
 
     @property
     def keep(self) -> list[Tensor]:
-        """What an engine must keep in memory."""
+        """Tensors that an engine must keep in memory."""
         return [t.handle for t in self._tensors if isinstance(t.handle, Tensor)]
 
     def note_run(self, engine: Engine, arrays: DeviceArrays) -> None:
@@ -163,7 +163,7 @@ class ExponentRecorder:
                 self._maps[tensor.name].add_counts(counts.octaves)
 
     def added_to(self, report: Report) -> Report:
-        """A report with what was recorded so far."""
+        """A report with the exponents recorded so far."""
         records, counts = exponent_tables(self._records)
         return replace(report, exponent_records=records, exponent_counts=counts)
 

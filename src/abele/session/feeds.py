@@ -26,7 +26,7 @@ Outfeed = Callable[[int, tuple[Array, ...]], None]
 
 @dataclass(frozen=True)
 class Results:
-    """What a run gave.
+    """Results of a run.
 
     Attributes:
         outputs: The network's outputs, as its schedule says.
@@ -85,7 +85,7 @@ def _is_feed(given: Any) -> bool:
 
 
 def checked(array: Array, end: End, shape: tuple[int, ...], what: str) -> Array:
-    """The array, which must have a shape and a type that fits.
+    """The array, checked to have a shape and a type that fits.
 
     Raises:
         SignatureError: It does not.
@@ -198,10 +198,10 @@ class _Columns:
 
 @dataclass
 class Pending:
-    """Where the outputs of a run go.
+    """Destinations of the outputs of a run.
 
     Attributes:
-        compiled: What runs.
+        compiled: The program that runs.
         outputs: For each output, room for what comes back; empty with an outfeed.
         changed: The same for inputs that the network changes.
         anchors: The same for anchors.
@@ -260,7 +260,7 @@ class _OutputRows:
         self._number = 0
 
     def take(self, position: int) -> Callable[[Array], None]:
-        """What the stream of an output calls with each of its arrays."""
+        """Callback that the stream of an output calls with each of its arrays."""
 
         def take(array: Array) -> None:
             self._columns[position].append(np.array(array))

@@ -23,7 +23,7 @@ from abele.words import plural
 INT32 = range(-(2**31), 2**31)
 
 _MOVES = frozenset({"constant", "reshape", "permute", "expand", "slice", "concat", "detach"})
-"""Ops whose results hold nothing that their inputs do not."""
+"""Ops whose results hold only values of their inputs."""
 
 
 def known_on_host(net: Network | NetworkBuilder) -> set[Value]:
@@ -37,7 +37,7 @@ def known_on_host(net: Network | NetworkBuilder) -> set[Value]:
 
 
 class InputChecks:
-    """What the integers among the inputs of a network must keep to.
+    """Constraints on the integers among the inputs of a network.
 
     Args:
         net: The network as it was captured.
@@ -59,7 +59,7 @@ class InputChecks:
 
         Args:
             inputs: The whole host batch of every input, in their own types.
-            micro_batches: How many the device makes of it.
+            micro_batches: Number of micro-batches that the device makes of it.
 
         Raises:
             ElementRangeError: An integer that does not fit in 32 bits.

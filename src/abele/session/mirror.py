@@ -6,7 +6,7 @@ one side changed never overwrites what only the other side touched.
 
 Before each run a mirror looks for what others wrote. Where nobody else holds a cell and no cell has changed since it
 last looked, there is nothing to find, and comparing one token tells so (:class:`~abele.session.arrays.Changes`): a
-model of a thousand weights is called as fast as one of two.
+model of 1,000 weights is called as fast as one of 2.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Mirror:
                 yield name, end, self._arrays.cell(name)
 
     def note_run(self) -> None:
-        """The device has run: what it changes is newer there."""
+        """Note that the device has run: the cells that it changes are newer there."""
         self.changed = bool(self._changing)
 
     def attach(self, device: DeviceArrays) -> None:
@@ -97,7 +97,7 @@ class Mirror:
             self.changed = self.changed and names is not None
 
     def refresh(self) -> None:
-        """Copy to the device what others wrote since it was last uploaded."""
+        """Copy to the device the cells that others wrote since they were last uploaded."""
         last = CHANGES.last
         if self._settled is last:
             return
@@ -114,7 +114,7 @@ class Mirror:
         self._settled = last if self._is_alone() else None
 
     def _is_alone(self) -> bool:
-        """Whether nothing can be newer elsewhere until some cell notes a change."""
+        """True if nothing can be newer elsewhere until some cell notes a change."""
         return all(
             cell.holder is self or (cell.holder is None and name not in self._changing)
             for name, _, cell in self._cells(self._ends)
@@ -126,7 +126,7 @@ class Mirror:
             self._seen[name] = cell.version
 
     def download(self) -> None:
-        """Copy all that the device has to the host, but for what somebody else holds."""
+        """Copy all values of the device to the host, except cells that another session holds."""
         self._download(self._ends, over_host=True)
 
     def _download(self, ends: Mapping[str, End], *, over_host: bool) -> None:

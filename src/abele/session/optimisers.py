@@ -13,7 +13,7 @@ from abele.parallel import Optimiser
 
 
 def check_optimisers(compiled: Sequence[Optimiser], given: Sequence[Optimiser]) -> None:
-    """Raise unless optimisers differ from the compiled ones only in what is variable there.
+    """Raise unless optimisers differ from the compiled ones only in variable numbers.
 
     Raises:
         InvalidOptionError: Another number of them, another rule, or a constant that changed.

@@ -64,7 +64,7 @@ def check_alike(
 def _described(
     compiled: Compiled, weights: SharedArrays, state: SharedArrays, optimisers: Sequence[Optimiser] | None
 ) -> Iterator[tuple[str, str]]:
-    """What must be the same everywhere: what to call it, and its value or digest."""
+    """Properties that must be the same on all ranks: the name of each, and its value or digest."""
     schedule = compiled.schedule
     for field in fields(schedule):
         yield f"the option {field.name}", repr(getattr(schedule, field.name))

@@ -1,4 +1,4 @@
-"""What makes a program fit that does not: found by compiling it so.
+"""Remedies for a program that does not fit, found by compiling it with each.
 
 Some remedies leave the results and the user's program as they are: repeated layers whose code the machine holds once,
 and products and convolutions planned with a smaller share of a tile's memory, which run in several parts after each
@@ -6,7 +6,8 @@ other (serial splits). These are taken without asking, the second beside the fir
 the user's to choose: where the state of optimisers lies, recomputing activations, partial sums in f16, smaller
 micro-batches, half precision, another machine. Of these the first that fits leads the error. Each try is a compilation,
 so what the error itself shows to be hopeless is not tried: if all but the temporaries of the fullest tile are too much
-for it already, no batch is small enough.
+for it already, no batch is small enough. A tile that has 638,976 B and needs 702,464 B, 512,000 B of them temporaries,
+may fit with smaller micro-batches; one with 60,000 B of temporaries cannot, since 642,464 B remain.
 """
 
 from __future__ import annotations
@@ -36,18 +37,18 @@ SHARES = (0.5, 0.25, 0.125)
 PARTS = (2, 4, 8)
 """Micro-batches that one is cut into."""
 _OF_CODE = ("vertex_state", "exchange_code", "control_code")
-"""What a layer takes of a tile's memory that is its own but not its data."""
+"""Parts of a tile's memory that a layer's code takes, and not its data."""
 MARGIN = 1.1
-"""How much too large the estimate for a smaller micro-batch may be for it to be tried: estimates err."""
+"""Ratio to the room up to which an estimate for a smaller micro-batch is still tried: estimates err."""
 
 
 @dataclass(frozen=True)
 class NetworkCase:
-    """What is compiled.
+    """A network to compile, with its schedule and settings.
 
     Attributes:
         net: The network.
-        schedule: How one run goes over its micro-batches.
+        schedule: Schedule of one run over its micro-batches.
         groups: Optimisers and the parameters that they update; None for inference.
         settings: The machine, and how programs run on the host.
     """
@@ -59,21 +60,21 @@ class NetworkCase:
 
 
 Smaller = Callable[[int], NetworkCase | None]
-"""The same with micro-batches cut into so many parts; None where they cannot be."""
+"""Function that gives the case with micro-batches cut into so many parts; None where they cannot be."""
 Halved = Callable[[], NetworkCase]
-"""The same with weights and inputs in half precision."""
+"""Function that gives the case with weights and inputs in half precision."""
 Build = Callable[[NetworkCase], tuple[Ends, Executable]]
 """Compiles; raises :class:`OutOfMemoryError` where it does not fit."""
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """What came of compiling a network in some way.
+    """Result of compiling a network in one way.
 
     Attributes:
-        case: What was compiled.
+        case: The network that was compiled.
         made: The program; None where it does not fit.
-        error: How far it is from fitting; None where it does.
+        error: Distance from fitting; None where it fits.
     """
 
     case: NetworkCase
@@ -128,8 +129,8 @@ class Remedy:
 
     Attributes:
         field: The field of the advice that is about it.
-        said: What the advice says where it helps.
-        in_vain: What the advice says where it does not.
+        said: Fields of the advice where it helps.
+        in_vain: Fields of the advice where it does not.
         make: The network so changed; None where it cannot be changed so.
     """
 
@@ -146,7 +147,7 @@ def found_advice(
     smaller: Smaller | None = None,
     halved: Halved | None = None,
 ) -> Advice:
-    """What the user can do about a program that does not fit; the first remedy that was tried and fits leads.
+    """Advice for a program that does not fit; the first remedy that was tried and fits leads.
 
     What was tried in vain is in :attr:`Advice.in_vain` alone.
     """
@@ -183,11 +184,11 @@ IN_VAIN = {
     "halve": "half precision",
     "machine": "a machine with more memory",
 }
-"""What errors call a remedy, by its field."""
+"""Names of remedies in errors, by field."""
 
 
 def _tried_before(case: NetworkCase, error: OutOfMemoryError) -> tuple[str, ...]:
-    """What was tried without asking."""
+    """Remedies that were tried without asking."""
     shared = ["the code of repeated layers held once"] if case.settings.shared_functions else []
     return (*shared, *([IN_VAIN["proportion"]] if _may_plan_smaller(case, error) else []))
 
@@ -198,7 +199,7 @@ def _may_plan_smaller(case: NetworkCase, error: OutOfMemoryError) -> bool:
 
 
 def _worth_saying(case: NetworkCase, error: OutOfMemoryError) -> Advice:
-    """What can be said before anything was tried, without what the error shows to be hopeless."""
+    """Advice before any trial, without remedies that the error shows to be hopeless."""
     known = advice(error, case.net, case.schedule, case.settings)
     if not (_has_room(error, margin=1) or any(_has_room(error, parts) for parts in PARTS)):
         known = replace(known, batch=None)  # Neither to be tried nor known to help.
@@ -210,12 +211,14 @@ def _worth_saying(case: NetworkCase, error: OutOfMemoryError) -> Advice:
 def _remedies(
     case: NetworkCase, error: OutOfMemoryError, known: Advice, *, smaller: Smaller | None, halved: Halved | None
 ) -> Iterator[Remedy]:
-    """What may help, the least change first: to results, then to the machine."""
+    """Remedies to try, the least change first: to results, then to the machine."""
+    # Smaller plans change no result but by rounding.
     settings = case.settings
     if known.proportion is not None:
         for changed in _shares(case):
             said = {"proportion": changed.settings.memory_proportion}
             yield Remedy("proportion", said, {"proportion": None}, partial(_as_it_is, changed))
+    # State shared by replicas, and activations computed again: the same results for more cycles.
     if case.schedule.replicas > 1 and case.schedule.ranks == 1 and _state_matters(case, error):
         yield Remedy("share_state", {"share_state": True}, {}, partial(_as_it_is, _state_at(case, sharded=True)))
     if case.groups is not None and not settings.recompute and temporaries_matter(error) and _has_room(error):
@@ -223,6 +226,7 @@ def _remedies(
         yield Remedy("recompute", {"recompute": True}, {}, partial(_as_it_is, again))
     if settings.target().dram is not None and _state_matters(case, error):
         yield Remedy("state_off_chip", {"state_off_chip": True}, {}, partial(_as_it_is, _state_at(case, on_chip=False)))
+    # From here on results change: partials in f16, then smaller micro-batches, then half precision.
     halves = any(v.dtype == f16 for v in (*case.net.parameters, *case.net.inputs))
     if halves and settings.partials != "f16" and temporaries_matter(error) and _has_room(error):
         narrow = replace(case, settings=replace(settings, partials="f16"))
@@ -233,6 +237,7 @@ def _remedies(
             yield Remedy("batch", said, {"batch": None}, partial(smaller, parts))
     if known.halve and halved is not None:
         yield Remedy("halve", {}, {"halve": False}, halved)
+    # Another machine changes no result, but is not the user's.
     if known.machine is not None:
         larger = replace(case, settings=replace(settings, system=known.machine))
         yield Remedy("machine", {}, {"machine": None}, partial(_as_it_is, larger))
@@ -254,7 +259,7 @@ def _state_matters(case: NetworkCase, error: OutOfMemoryError) -> bool:
 
 
 def _state_at(case: NetworkCase, **where: bool) -> NetworkCase:
-    """The same with the state of optimisers elsewhere."""
+    """Case with the state of optimisers elsewhere."""
     locations = replace(case.schedule.locations, optimiser=TensorLocation(**where))
     return replace(case, schedule=replace(case.schedule, locations=locations))
 

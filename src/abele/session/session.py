@@ -48,7 +48,7 @@ class Session:
         compiled: The network.
         weights: Parameters and buffers by name; a :class:`SharedArrays` is shared with its other sessions.
         state: State of optimisers by name; what is missing starts as the optimiser says, and is added.
-        seed: What random ops start from.
+        seed: Initial state of random ops.
         follow_host: True if weights that are written on the host reach the next run by themselves; otherwise with
             :meth:`upload`, and what runs have learnt is newer than such writes.
         ranks: The processes of a schedule of several; those that MPI knows when left out.
@@ -112,8 +112,8 @@ class Session:
                 the other along the first dimension; or an iterable, of which the run takes one micro-batch at a time.
             outfeed: Called with the number of each micro-batch whose outputs come back, and these outputs, while the
                 run goes on; the outputs of the result are then empty.
-            times: What the caller has spent on inputs; what the run spends on inputs and outputs is added, and the
-                report has it.
+            times: Seconds that the caller has spent on inputs; the run's seconds for inputs and outputs are added, and
+                the report has it.
 
         Returns:
             Outputs as the schedule says, and what became of inputs that the network changes.
@@ -279,7 +279,7 @@ class Session:
         """Copy the host's weights to the device; what the device has learnt and nobody looked at is lost.
 
         Args:
-            names: Which of them; all when left out.
+            names: Names of weights; all when left out.
 
         Raises:
             SessionError: The session is closed.
@@ -305,7 +305,7 @@ class Session:
         self._weights.told = told
 
     def _refresh(self) -> None:
-        """Take over what was written on the host, or by other sessions, since the last run."""
+        """Take over values written on the host, or by other sessions, since the last run."""
         for mirror in (self._weights, self._state):
             mirror.refresh()
             mirror.hold()
@@ -367,7 +367,7 @@ class Session:
 
     @property
     def schedule(self) -> Schedule:
-        """How one run goes over its micro-batches."""
+        """Schedule of one run over its micro-batches."""
         return self.compiled.schedule
 
     @property
@@ -377,7 +377,7 @@ class Session:
 
     @property
     def report(self) -> Report:
-        """What the program costs on the machine, and what runs took on the host if there were any."""
+        """Cost of the program on the machine, and of runs on the host if there were any."""
         found = self.executable.report if self._engine is None else self._engine.report
         return found if self._exponents is None else self._exponents.added_to(found)
 
@@ -393,7 +393,7 @@ class Session:
             yield
 
     def profile(self) -> HostProfile:
-        """What measured runs took on the host.
+        """Profile of measured runs on the host.
 
         Raises:
             SessionError: The session is closed.

@@ -117,7 +117,7 @@ SETTINGS = OptionTable(
     },
     listed="docs/session.md lists them",
 )
-"""The settings of every front end, with what they take."""
+"""Settings of every front end, with their allowed values."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,7 +194,7 @@ class Settings:
 
     @property
     def modes(self) -> RunModes:
-        """How floats behave on the device, and where its data comes from."""
+        """Behaviour of floats on the device, and the source of its data."""
         return RunModes(
             exceptions=self.exceptions,
             stochastic_rounding=self.stochastic_rounding,
@@ -204,7 +204,7 @@ class Settings:
 
     @property
     def loss_scale(self) -> AutomaticLossScale | None:
-        """How the scale of the loss follows the gradients; None for one that does not.
+        """Rule by which the loss scale follows the gradients; None for a fixed scale.
 
         Raises:
             InvalidOptionError: Names of gradients without the setting that they are followed, or the reverse.

@@ -36,7 +36,7 @@ class ArraySpec:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What tells calls of a function apart: by it, compiled programs are found again.
+    """Key of a function's calls, by which compiled programs are found again.
 
     Attributes:
         arrays: Its array arguments in order.

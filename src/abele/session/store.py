@@ -96,7 +96,7 @@ def save_compiled(compiled: Compiled, net: Network, path: str | Path) -> None:
 
     Args:
         compiled: The network.
-        net: What it was compiled from.
+        net: Network that it was compiled from.
         path: The file.
 
     Raises:
@@ -156,12 +156,12 @@ def load_compiled(
     *,
     trusted: bool = False,
 ) -> tuple[Compiled, Network]:
-    """A compiled network from a file, and what it was compiled from.
+    """A compiled network from a file, and the network that it was compiled from.
 
     Args:
         path: The file.
         schedule: The schedule that it was compiled for.
-        settings: What it was compiled with.
+        settings: Settings that it was compiled with.
         optimisers: The update rules that it was compiled for; None for inference.
         trusted: Run its codelets without checking every access; only for files of your own.
 
@@ -261,7 +261,7 @@ def _check_remote(executable: Executable, end: End) -> None:
 
 
 class CompiledFolder:
-    """Compiled networks in a folder, by the content of what was compiled. Processes may share it.
+    """Compiled networks in a folder, by the content of their sources. Processes may share it.
 
     Args:
         folder: The folder; it is made when something is stored.
@@ -314,11 +314,11 @@ def _is_own(path: Path) -> bool:
 
 
 _LOOKS: dict[str, Any] = {"exponents": (), "exponents_every": 1, "report_folder": ""}
-"""Settings of what the host looks at, which no program knows of."""
+"""Settings of the host alone, which no program depends on."""
 
 
 def content_key(net: Network, schedule: Schedule, groups: Sequence[Group] | None, settings: Settings) -> str:
-    """What stands for everything that compiling depends on."""
+    """Key of everything that compiling depends on."""
     parts = [
         abele.__version__,
         own_code(),
@@ -343,7 +343,7 @@ def _said(optimiser: Optimiser) -> str:
 
 @cache
 def own_code() -> str:
-    """What changes with the code of this package."""
+    """Digest that changes with the code of this package."""
     root = Path(abele.__file__).parent
     found = sorted((str(p.relative_to(root)), p.stat().st_mtime_ns, p.stat().st_size) for p in root.rglob("*.py"))
     return hashlib.sha256(repr(found).encode()).hexdigest()

@@ -1,1 +1,1 @@
-"""Holding the model against published results: what it predicts beside what others measured or modelled."""
+"""Holding the model against published results: its predictions beside figures of others."""

@@ -1,9 +1,9 @@
-"""Audit: every number that costs are made of, with where it comes from, read from the code itself.
+"""Audit: every number in the costs, with its source, read from the code itself.
 
 Machines cite their constants as data (``abele.machine.sources``). Formulas of vertices, planners and the memory model
-have theirs as named numbers, with a docstring that gives the section of the machine reference, or says that the number
-was guessed, or chosen (a limit of a search, which no cost contains). This module reads both, so a page of them cannot
-differ from the code, and a number without a source is found by name.
+have theirs as named numbers. Their docstrings give the section of the machine reference, or say that the number was
+guessed, or chosen: a limit of a search, say, enters no cost. This module reads both, so a page of them cannot differ
+from the code, and a number without a source is found by name.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class FormulaConstant:
         module: Path of the module inside the package.
         name: Its name, or names that are set together.
         value: As the code writes it.
-        text: What the code says of it, with its source; empty where it says nothing.
+        text: Comment of the code on it, with its source; empty where there is none.
     """
 
     module: str
@@ -73,7 +73,7 @@ class FormulaConstant:
 
     @property
     def confidence(self) -> str:
-        """``S``, ``D``, ``C`` or ``G`` as for constants of machines; ``–`` for what was chosen and costs nothing."""
+        """``S``, ``D``, ``C`` or ``G`` as for constants of machines; ``–`` for chosen numbers that cost nothing."""
         stated = _STATED.search(self.text)
         if stated is not None:
             return stated[1]
@@ -89,7 +89,7 @@ class MachineRow:
 
     Attributes:
         path: Dotted name, without what tells parts of a list apart.
-        meaning: What it is.
+        meaning: Meaning of the constant.
         by_value: Value with unit and source to what has it: chips, or presets where it is no constant of the chip.
     """
 
@@ -125,7 +125,7 @@ def formula_constants() -> tuple[FormulaConstant, ...]:
 
 @cache
 def unsourced() -> tuple[str, ...]:
-    """What has no source: named numbers of the cost rooms, and formulas anywhere with numbers of their own."""
+    """Numbers without a source: named ones of the cost rooms, and those in formulas anywhere."""
     found = [f"{c.module}: {c.name}" for c in formula_constants() if not c.has_source]
     for module, tree in _modules():
         found += [f"{module}: {name}" for name in _bare(tree, _is_cost_room(module))]
@@ -196,7 +196,7 @@ def _is_number(node: ast.AST) -> bool:
 
 
 def _bare(tree: ast.Module, is_cost_room: bool) -> Iterator[str]:
-    """Functions of costs with numbers in sums and products that neither they nor what is around them gives a source."""
+    """Functions of costs with numbers in sums and products that have no source, nor has the code around them."""
 
     def within(body: list[ast.stmt], said: tuple[str, ...], is_cost: bool, path: str) -> Iterator[str]:
         for node in body:

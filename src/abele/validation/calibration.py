@@ -21,7 +21,7 @@ _OF_FORMULAS = (
     straight_code.calibrations,
     pool_costs.calibrations,
 )
-"""What gives calibrated numbers that are no constants of machines."""
+"""Functions that give calibrated numbers other than constants of machines."""
 
 
 @cache

@@ -19,12 +19,13 @@ from abele.report import Memory
 TOOLS = frozenset({"cholesky", "matrix_solver"})
 """Kinds of operators whose published totals hold compiled code."""
 TILE_BYTES = 15_964
-"""What a compiled program takes of a tile that runs vertices. Calibrated on one 16 x 16 Cholesky on GC2: the totals
-less the matrix, its factor and the vertex are 15,584 B in f32 and 16,344 B in f16; their mean."""
+"""Bytes of a compiled program on each tile that runs vertices. Calibrated on one 16 x 16 Cholesky on GC2: the
+totals less the matrix, its factor and the vertex are 15,584 B in f32 and 16,344 B in f16; their mean.
+"""
 
 
 def calibrations() -> Iterator[tuple[str, Cited]]:
-    """What was calibrated, by its name."""
+    """Calibrated numbers by name."""
     row = "cholesky_batch_1_dim_16_block_16"
     text = "totals less the matrix, its factor and the vertex, 15,584 B in f32 and 16,344 B in f16; their mean"
     on = tuple(

@@ -9,7 +9,7 @@ from abele.poplibs import popops
 from abele.validation.figures import Bars, Comparison, Figure
 
 COUNTER_CYCLES = 45
-"""What reading the cycle counter took; it is in the measurements. Source: TessellateIPU's tests."""
+"""Cycles of reading the cycle counter, included in the measurements. Source: TessellateIPU's tests."""
 ADD = {10: 330, 1024: 1860}
 """Measured cycles of f32 addition by elements per tile, on 4 to 1,024 tiles. Source: machine.md §7.1."""
 SCALED_SUBTRACT = {64: 375, 128: 467, 256: 665, 512: 1043}

@@ -1,4 +1,4 @@
-"""Figures that are compared: what the model says of a program beside what was measured or modelled elsewhere."""
+"""Figures that are compared: the model's value beside a measured or modelled one from elsewhere."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Figure:
     """One predicted and one reference figure.
 
     Attributes:
-        name: What it is of.
+        name: Name of the figure.
         kind: The group that it is plotted and summed up with.
-        predicted: What the model says.
-        reference: What was published.
+        predicted: Value of the model.
+        reference: Published value.
         unit: Unit of both.
-        source: Where the reference is from.
+        source: Source of the reference.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Bars:
-    """How far off figures may be.
+    """Largest errors that figures may have.
 
     Attributes:
         worst: The largest error that any may have, as a share of the reference.
@@ -60,11 +60,11 @@ class Comparison:
 
     Attributes:
         key: Short name, also that of the plot.
-        title: What is compared.
-        about: How it is compared, how honest that is, and the likely reason of what differs: sentences.
+        title: Subject of the comparison.
+        about: Method of the comparison, its honesty, and the likely reason of differences: sentences.
         figures: The figures.
-        bars: How far off they may be; None where nothing is asked.
-        details: What else the page says of them, as Markdown.
+        bars: Largest errors that figures may have; None where nothing is asked.
+        details: Further text of the page on them, as Markdown.
     """
 
     key: str
@@ -75,7 +75,7 @@ class Comparison:
     details: str = ""
 
     def calibrated(self, figure: Figure) -> tuple[str, ...]:
-        """The constants of the machine that were calibrated on a figure, which therefore tests nothing."""
+        """Constants of the machine that were calibrated on a figure; it tests none of them."""
         return constants_of(self.key, figure.name)
 
     @property

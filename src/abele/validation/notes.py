@@ -54,7 +54,7 @@ REASONS = {
     "dense products": """The largest products reach a plateau, which lies somewhat higher on the machine. In the model
         every serial part waits for its exchange.""",
 }
-"""Sentences by name of the kind, as tables show it. What they call likely has not been verified."""
+"""Sentences by name of the kind, as tables show it. Likely causes have not been verified."""
 
 
 def notes_text(comparisons: Iterable[Comparison]) -> str:

@@ -25,7 +25,7 @@ _SOURCE = "Graphcore's IPUModel, published operator benchmarks"
 
 @dataclass(frozen=True)
 class Operators:
-    """What became of operator benchmarks.
+    """Results of operator benchmarks.
 
     Attributes:
         results: Figures of those that could be built.
@@ -59,7 +59,7 @@ def compare_rows(
         rows: The benchmarks.
         chips: Names of the systems.
         jobs: Processes; one per core by default.
-        console: Where progress is shown, or None.
+        console: Console for progress, or None.
     """
     pending = [(row, chip) for row in rows for chip in chips if chip in row.references or not row.references]
     results: list[RowResult] = []
@@ -90,7 +90,7 @@ def attempt(row: BenchmarkRow, chip: str) -> RowResult | str:
 
 
 def _attempts(pending: Sequence[_Task], jobs: int) -> Iterator[_Found]:
-    """What became of each, in their order; a process that is killed takes with it the row that it was at alone."""
+    """Result of each task, in order; a killed process loses the row that it was at alone."""
     context = get_context("spawn")
     start = 0
     while start < len(pending):

@@ -31,7 +31,7 @@ _RUN = (
     "tolerance",
     "verbose",
 )
-"""What says how a benchmark is run, checked and reported, and nothing of what is run."""
+"""Options for how a benchmark is run, checked and reported, and not for what is run."""
 
 _PLANNED = ("data-type", "partials-type", "available-memory-proportion", "single-phase", "inference-only", "bias")
 _WINDOW = (

@@ -40,9 +40,9 @@ def write_page(comparisons: Sequence[Comparison], folder: str | Path, *, failure
     """Write ``validation.md`` and, where matplotlib is installed, a picture per comparison; the files written.
 
     Args:
-        comparisons: What to show, in order.
-        folder: Where; pictures go to ``pictures`` in it.
-        failures: What could not be compared, a line each.
+        comparisons: Comparisons to show, in order.
+        folder: Folder of the page; pictures go to ``pictures`` in it.
+        failures: Failed comparisons, a line each.
     """
     folder = Path(folder)
     with writing(folder):

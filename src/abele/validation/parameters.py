@@ -56,7 +56,7 @@ class Parameters:
         return Parameters(values)
 
     def renamed(self, names: Mapping[str, str]) -> tuple[Parameters, tuple[str, ...]]:
-        """These options under the names that ``names`` gives them, and those whose names it does not know.
+        """Options under the names that ``names`` gives them, and the options unknown to it.
 
         The beginning of one known name stands for that name, as the benchmarks' own command lines take it.
         """

@@ -1,4 +1,4 @@
-"""Passes of a layer that a benchmark counts, and the options that all products of a layer share."""
+"""Passes of a layer in a benchmark, and the options shared by all products of a layer."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Passes:
 
 
 def planner_options(given: Parameters, name: str, constraints: str = "") -> dict[str, Any]:
-    """The library's options of a product: the JSON object ``--name``, and what has an option of its own."""
+    """Options of a product for the library: the JSON object ``--name``, and options with names of their own."""
     options = {"partialsType": given.text("partials-type", "float")} | given.mapping(name)
     if "available-memory-proportion" in given.values:
         options["availableMemoryProportion"] = given.number("available-memory-proportion")

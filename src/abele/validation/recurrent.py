@@ -24,7 +24,7 @@ def layer(given: Parameters) -> dict[str, Any]:
 
 
 def phase_of(given: Parameters) -> str:
-    """``fwd``, ``bwd`` (with what it needs of the forward pass), or ``all``; a weight update needs all."""
+    """``fwd``, ``bwd`` (with the forward passes that it needs), or ``all``; a weight update needs all."""
     found = given.choice("phase", "fwd", "fwd", "bwd", "wu", "all")
     return "all" if found == "wu" else found
 

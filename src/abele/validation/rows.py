@@ -16,7 +16,7 @@ _COLUMNS = "name", "tool", "params"
 
 @dataclass(frozen=True)
 class Reference:
-    """What was published for one operator on one chip.
+    """Published figures of one operator on one chip.
 
     Attributes:
         cycles: Cycles of all its programs, or None.
@@ -34,7 +34,7 @@ class BenchmarkRow:
     Attributes:
         name: Its name.
         tool: Kind of operator.
-        parameters: What the benchmark was given.
+        parameters: Parameters of the benchmark.
         references: Published figures by name of the system; a chip without figures is left out.
         unread: Why the parameters could not be read; empty where they could.
     """

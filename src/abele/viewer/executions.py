@@ -51,8 +51,8 @@ class Executions:
 
         Args:
             groups: Rows of the groups table, int64[groups].
-            reached: Where the last execution of each ends.
-            ends: Where each is done.
+            reached: End of the last execution of each.
+            ends: End of each.
         """
         if self.untold is None:
             return list(reached)
@@ -66,12 +66,14 @@ def executions_of(report: Report, program: int, window: tuple[int, int] | None =
         TooManySpansError: The window has too many.
     """
     total = int(report.cycles(program).total)
+    # Reports without run spans list every execution in ``spans``.
     if not len(report.run_spans) or not (report.run_spans["program"] == program).any():
         spans = report.spans.where("program", program)
         group, step, start, cycles = (
             spans[name].astype(np.int64) for name in ("group", "step", "start_cycle", "cycles")
         )
         return Executions(group=group, step=step, start=start, cycles=cycles, untold=None, end=total, total=total)
+    # A window, or all of a short run, is unfolded from its loops.
     untold = _untold(report, program)
     if window is not None:
         return _unfolded(report, program, *window, MOST_WINDOW, untold, total)
@@ -91,6 +93,7 @@ def executions_of(report: Report, program: int, window: tuple[int, int] | None =
             low = middle
         except TooManySpansError:
             high = middle
+    # Beyond the beginning that was unfolded, nothing is told of any group.
     horizon = {int(g): best.end for g in np.flatnonzero(report.groups["program"] == program)}
     return Executions(
         group=best.group,
@@ -191,7 +194,7 @@ class Looped:
     loops: tuple[tuple[Float64, Float64], ...]
 
     def before(self, at: float) -> tuple[Float64, Float64]:
-        """How many executions of each are done before an instant, and how long another one has been going on."""
+        """Executions of each that are done before an instant, and the cycles since the next one began."""
         passed = at - self.start
         done = np.zeros(len(passed))
         inner = np.ones(len(passed))
@@ -205,7 +208,7 @@ class Looped:
         return done, np.clip(passed, 0, self.cycles)
 
     def shares_before(self, at: float) -> tuple[Float64, Float64]:
-        """How many executions of each are done before an instant, and what part of another one."""
+        """Executions of each that are done before an instant, and the done part of the next one."""
         done, inside = self.before(at)
         return done, inside / np.maximum(self.cycles, 1.0)
 

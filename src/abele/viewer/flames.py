@@ -1,4 +1,4 @@
-"""What a lane does, by the names around its steps: blocks, scopes, operations, steps, each a row of bars.
+"""Flames of a lane: the names around its steps (blocks, scopes, operations), each a row of bars.
 
 The name of a step is a path through blocks and scopes. Spans that follow each other under one path are one bar; where
 the step comes again that the bar began with, the next one begins, so that the trips of a loop are told apart.
@@ -20,7 +20,7 @@ from abele.viewer.lanes import GroupLanes, lanes_of
 from abele.viewer.opened import Opened
 
 MOST_DEPTH = 10
-"""Rows of a flame; what is deeper stands in the last one."""
+"""Rows of a flame; deeper names stand in the last one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +125,7 @@ class Blocks:
     """The runs of blocks, such as stages of a pipeline, on one lane.
 
     Attributes:
-        bars: When they run; their rows are rows of the steps table that the runs begin with.
+        bars: Times of the runs; their rows are rows of the steps table that the runs begin with.
         number: int64[n], how many times the block ran until then, this time included.
     """
 
@@ -145,7 +145,7 @@ def blocks_of(opened: Opened, program: int, held: GroupLanes, lane: int) -> Bloc
 
 
 def make_blocks(report: Report, lanes: GroupLanes, lane: int) -> Blocks:
-    """As :func:`blocks_of`."""
+    """Bars of the blocks; see :func:`blocks_of`."""
     spans = slice(int(lanes.first[lane]), int(lanes.first[lane + 1]))
     step, start, stop = lanes.step[spans], lanes.start[spans], lanes.stop[spans]
     block = report.steps.columns["block"]
@@ -168,7 +168,7 @@ def make_blocks(report: Report, lanes: GroupLanes, lane: int) -> Blocks:
 
 
 def _counted(codes: npt.NDArray[np.int32]) -> Int64:
-    """How many times each code came up until then, this time included."""
+    """Number of times that each code came up until then, this time included."""
     order = np.argsort(codes, kind="stable")
     ranked = codes[order]
     begins = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1]))

@@ -23,11 +23,11 @@ from abele.viewer.params import Params
 from abele.viewer.wire import Answer, pack
 
 _LEVEL = 9
-"""Of compression of what is written."""
+"""Level of compression."""
 _BUNDLE_BYTES = 1 << 18
 """Answers to one question are compressed together up to so many bytes: the page inflates them all to read one."""
 _FIRST_ANSWERS, _FIRST_PART = 48, 1 / 12
-"""What each question gets before any gets more: so many answers about a report, and so much of the room."""
+"""Share of each question before any gets more: answers about a report, and part of the room."""
 
 
 class _Bundle:
@@ -58,10 +58,10 @@ class _Bundle:
 
 @dataclass
 class Frozen:
-    """What a static page knows.
+    """Answers that a static page holds.
 
     Attributes:
-        places: Where each answer lies, by address: number of its bundle, first byte in it, bytes.
+        places: Place of each answer, by address: number of its bundle, first byte in it, bytes.
         bundles: The bundles, compressed, in base64.
         left: Questions of which some answers, or all, are left out, with the reason: ``size`` or ``server``.
         size: Characters that all take in the page, at most.
@@ -94,7 +94,7 @@ class Frozen:
         return True
 
     def close(self) -> None:
-        """Nothing more is taken along."""
+        """Take no more answers along."""
         while self._open:
             self._close(self._open.popitem()[1])
 
@@ -110,7 +110,7 @@ def _written(num_bytes: int) -> int:
 
 
 _FRAME_BYTES = 6
-"""What zlib writes before and after."""
+"""Bytes that zlib adds before and after the data."""
 
 
 def deflated(content: bytes | bytearray) -> str:
@@ -125,7 +125,7 @@ def frozen(shelf: Shelf, most_bytes: int) -> Frozen:
 
     Args:
         shelf: The reports.
-        most_bytes: What the answers and their addresses may take.
+        most_bytes: Bytes for the answers and their addresses.
     """
     found = Frozen()
     ranked = sorted(QUESTIONS.values(), key=lambda question: question.rank)
@@ -174,7 +174,7 @@ def _packed(question: Question, opened: Opened, params: Mapping[str, str]) -> by
 
 
 def address(key: str, name: str, params: Mapping[str, str]) -> str:
-    """What the page calls a question: as ``address`` in ``core/source.js`` writes it.
+    """Address of a question for the page: as ``address`` in ``core/source.js`` writes it.
 
     Args:
         key: Of the report.

@@ -1,4 +1,4 @@
-"""Who may ask the server, and what the page may do: the loopback with a token, nobody else, nothing from elsewhere."""
+"""Guard of the server: it answers the loopback with a token alone, and lets the page load nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RequestGuard:
     somebody made point to the loopback is no name of ours.
 
     Args:
-        app: What is guarded.
+        app: Application to guard.
         token: The token.
         port: The port that is listened on.
         content_policy: As :func:`policy` gives it.

@@ -1,4 +1,4 @@
-"""What was measured on the host, as traces: files of traces, tracepoints of a report, and the runs that it lists.
+"""Host measurements as traces: files of traces, tracepoints of a report, and the runs that it lists.
 
 All of them have the same columns (:mod:`abele.trace`), so that one picture shows them. Runs have no time of day: they
 are put one after the other.
@@ -22,7 +22,7 @@ from abele.viewer.bars import LaneBars
 from abele.viewer.opened import Opened
 
 MOST_DEPTH = 24
-"""Rows of a thread; what is deeper is not drawn."""
+"""Rows of a thread; deeper events are not drawn."""
 _PHASES = ("waiting", "sending", "running", "reading")
 _MOST_NS = 1 << 52
 _MOST_TRACEPOINTS = 200_000
@@ -46,12 +46,12 @@ class HostColumns:
 
 @dataclass(frozen=True, eq=False)
 class HostSource:
-    """Some of what was measured.
+    """One source of host events.
 
     Attributes:
         kind: ``trace``, ``tracepoints`` or ``runs``.
-        columns: What it holds.
-        note: What a reader should know of it.
+        columns: Events of the source.
+        note: Note for its readers.
     """
 
     kind: str
@@ -76,7 +76,7 @@ class HostSource:
             ):
                 at = order[a:b] + first
                 begin = events.begin_ns[at]
-                # What a file says to overlap at one depth ends where the next begins.
+                # Events that a file says to overlap at one depth end where the next begins.
                 end = np.minimum(begin + events.duration_ns[at], np.append(begin[1:], _MOST_NS))
                 found[thread].append(LaneBars(begin, np.maximum(end, begin), at))
         return found
@@ -113,7 +113,7 @@ class HostData:
     """All that was measured.
 
     Attributes:
-        sources: Where it comes from.
+        sources: Sources of the data.
         duration_ns: From time zero to behind the last of it.
     """
 
@@ -122,7 +122,7 @@ class HostData:
 
 
 def host_data(opened: Opened) -> HostData:
-    """What was measured on the host beside a report; worked out once."""
+    """Data measured on the host beside a report; worked out once."""
     return opened.once("host data", lambda: make_host_data(opened.report, opened.traces))
 
 
@@ -152,7 +152,7 @@ def _end(columns: Trace | HostColumns) -> int:
 
 
 def _tracepoints(told: Any) -> HostColumns | None:
-    """The spans that ``poptorch.profiling`` recorded; what is none of them is left out."""
+    """Spans that ``poptorch.profiling`` recorded; other entries are left out."""
     if not isinstance(told, list | tuple):
         return None
     points = [point for point in told[:_MOST_TRACEPOINTS] if isinstance(point, Mapping)]
@@ -235,7 +235,7 @@ def _columns(
 
     Args:
         process: Its name.
-        file: Where it is from.
+        file: File that it is from.
         names: Those of threads, channels and labels, which these columns give by index.
         thread: int32[n].
         channel: int32[n].

@@ -23,14 +23,15 @@ from abele.viewer.executions import Looped, TooManySpansError, executions_of, lo
 from abele.viewer.opened import Opened
 
 PARTS = ("compute", "arrange", "exchange", "replicas", "sync", "host", "memory")
-"""What cycles go to: vertices, copies on tiles, exchanges between tiles and between replicas, barriers, streams of the
-host, streaming memory."""
+"""Parts of a run's cycles: vertices, copies on tiles, exchanges between tiles and between replicas, barriers, host
+streams, streaming memory.
+"""
 SLOTS = 4
 """Parts of a span, in their order: sync, exchange, streams, work."""
 MOST_CYCLES = 1 << 53
 """Cycles of a run at most: more are no whole numbers on the page."""
 COMPLETE, FIRST, STEPS = "complete", "first", "steps"
-"""What lanes are made of: all executions; the first ones; steps alone, one after the other."""
+"""Contents of lanes: all executions; the first ones; steps alone, one after the other."""
 
 
 _KEPT_WINDOWS = 12
@@ -178,6 +179,7 @@ def make_lanes(report: Report, program: int, window: tuple[int, int] | None = No
         TooManySpansError: The window has more executions than are unfolded.
         InvalidOptionError: The figures of the report are no cycles.
     """
+    # Without executions there is nothing to place in time: steps stand one after the other.
     groups = np.flatnonzero(report.groups["program"] == program)
     found = executions_of(report, program, window)
     if not len(groups) or not len(found.step):
@@ -185,6 +187,7 @@ def make_lanes(report: Report, program: int, window: tuple[int, int] | None = No
             found = no_executions(found.untold, found.end, found.total)
         else:
             return _of_steps(report, program)
+    # Cut each group's executions into parts; groups are stretches of the sorted rows.
     order = _in_order(found.group, found.start)
     group, step = found.group[order], found.step[order].astype(np.int32)
     start, cycles = found.start[order], found.cycles[order]
@@ -195,10 +198,12 @@ def make_lanes(report: Report, program: int, window: tuple[int, int] | None = No
         (int(g), *_cut(start, cycles, step, slice(a, b))) for g, (a, b) in zip(groups.tolist(), limits, strict=True)
     ]
     names = [str(report.groups["name"][g]) for g in groups]
+    # A lane is known up to where its executions were unfolded, and ends where the report says.
     reached = [int((s + c).max(initial=0)) for _, s, c, _ in parts]
     ends = [max(int(report.groups["end_cycle"][g]), r) for g, r in zip(groups, reached, strict=True)]
     known = [min(k, e) for k, e in zip(found.known(groups, reached, ends), ends, strict=True)]
     made_of = COMPLETE if known == ends else FIRST
+    # Streams are lanes of their own, known as far as the groups are.
     for name, rows in _streams(report, program, start, step):
         begin, length, which = _cut(start, cycles, step, rows)
         parts.append((-1, begin, length, which))

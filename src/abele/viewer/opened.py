@@ -20,9 +20,9 @@ from abele.words import shortened, visible
 Found = TypeVar("Found")
 
 SUFFIX = ".abele-report"
-"""By which reports in a folder are known."""
+"""Suffix of reports in a folder."""
 _TRACE_ENDINGS = (".json", ".json.gz")
-"""Of traces of PyTorch's profiler and of Chrome."""
+"""Suffixes of traces by PyTorch's profiler and by Chrome."""
 MOST_REPORTS = 8
 """Reports that are shown beside each other at most."""
 
@@ -36,10 +36,10 @@ class Opened:
         title: Names it to people.
         report: The report.
         path: Its file; None for a report of this process.
-        source: What was named: the file, or a folder of which the newest report is shown.
+        source: Path as it was named: the file, or a folder of which the newest report is shown.
         stamp: Changes when the file does; answers are kept by key and stamp.
         beside: The shelf that it stands on.
-        kept: What answers have worked out and want again, by name.
+        kept: Results that answers want again, by name.
         traces: Traces of the host that are shown beside it.
     """
 
@@ -56,7 +56,7 @@ class Opened:
     _identity: tuple[int, ...] | None = None
 
     def once(self, name: str, make: Callable[[], Found]) -> Found:
-        """What ``make()`` returned when it was first asked for under this name."""
+        """Result of ``make()`` when it was first asked for under this name."""
         with self.lock:
             if name not in self.kept:
                 self.kept[name] = make()
@@ -79,7 +79,7 @@ class Opened:
         return told | ({"bytes": self._identity[2]} if self._identity else {})
 
     def check(self) -> None:
-        """Refuse to read on in a file that somebody writes into: what was mapped is not what it was.
+        """Refuse to read on in a file that somebody writes into: its mapped contents have changed.
 
         Raises:
             FileFormatError: The file that was opened has been changed in place.
@@ -141,7 +141,9 @@ class Shelf:
         return self._opened[key]
 
     def changed(self) -> list[str]:
-        """Keys of the reports whose files, or traces beside them, are not what was read: written anew, or gone."""
+        """Keys of the reports whose files, or traces beside them, have changed since they were read: written anew, or
+        gone.
+        """
         if any(trace.grown() for trace in self._traces):
             return list(self._opened)
         return [o.key for o in self if o.source and _stamp_of(o.source) != o.stamp.partition(".")[0]]
@@ -157,7 +159,7 @@ class Shelf:
             if any(trace.grown() for trace in self._traces):
                 self._traces = tuple(trace.reload() for trace in self._traces)
                 self._readings += 1
-                # What other reports answered of the traces before is of these no more.
+                # Answers of other reports about the traces before are no longer valid.
                 for opened in self:
                     self._opened[opened.key] = self._placed(_again(opened))
             if old.source is not None:
@@ -199,7 +201,7 @@ def _reports_of(source: str | Path | Report) -> list[str | Path | Report]:
     if isinstance(source, Report):
         return [source]
     path = Path(source)
-    # What cannot be looked at is told when it is read.
+    # Errors of looking at a file are told when it is read.
     with contextlib.suppress(OSError):
         if path.is_dir() and not _holds(path, SUFFIX):
             inner = sorted(part for part in path.iterdir() if _holds(part, SUFFIX))
@@ -216,7 +218,7 @@ def _open(source: str | Path | Report, taken: Iterable[str]) -> Opened:
 
 
 def _read(source: Path, key: str | None, taken: Iterable[str] = ()) -> Opened:
-    """The report in a file or folder; a file that is replaced meanwhile is told as changed, not as what it was."""
+    """The report in a file or folder; a file that is replaced meanwhile is told as changed."""
     path = newest_report(source)
     before = _identity(path)
     report = Report.load(path)
@@ -273,7 +275,7 @@ def _stamp(identity: tuple[int, ...] | None) -> str:
 
 
 def _stamp_of(source: Path) -> str:
-    """The same of what a file or folder holds now."""
+    """Stamp of the present contents of a file or folder."""
     try:
         return _stamp(_identity(newest_report(source)))
     except FileFormatError:
@@ -281,7 +283,7 @@ def _stamp_of(source: Path) -> str:
 
 
 def unexpected(error: Exception) -> dict[str, Any]:
-    """A failure of an answer's own, as the page shows it in the place of what it kept from being shown."""
+    """A failure of one answer, shown in the place of the answer."""
     return {
         "kind": "failure",
         "message": f"this could not be worked out: {type(error).__name__}: {shortened(visible(str(error)), 300)}",

@@ -70,5 +70,5 @@ def filled(*, title: str, styles: str, start: str, imports: str = "", policy: st
 
 
 def hashed(content: str) -> str:
-    """What a content policy calls an inline script or style of this content."""
+    """Source expression of a content policy for an inline script or style of this content."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"

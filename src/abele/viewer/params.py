@@ -1,4 +1,4 @@
-"""Parameters of a question: text from an address, read as what they should be."""
+"""Parameters of a question: text from an address, read as numbers, words and tiles."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def perfetto_app(folder: Path, trace: Path, title: str, token: str, port: int) -
     Args:
         folder: A build of the page.
         trace: The trace.
-        title: What the page calls it.
+        title: Title on the page.
         token: Whoever asks must bring it.
         port: The port that is listened on.
     """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 _PATIENCE_SECONDS = 10.0
 _GRACE_SECONDS = 2
-"""What answers that are being worked out get when the viewer is closed."""
+"""Seconds that running answers get to finish when the viewer is closed."""
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Viewer:
     """A running viewer.
 
     Attributes:
-        address: Where its page is; it holds the token.
+        address: Address of its page; it holds the token.
     """
 
     address: str

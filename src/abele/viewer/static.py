@@ -27,7 +27,7 @@ from abele.writing import writing_whole
 MOST_BYTES = 8_000_000
 """Size of a page, when nobody says."""
 _LEAST_ROOM = 100_000
-"""What a page should have for answers beside its modules."""
+"""Characters that a page should have for answers beside its modules."""
 
 Reports = Sequence[str | Path | Report] | str | Path | Report
 
@@ -38,7 +38,7 @@ def static_page(reports: Reports, path: str | Path, most_bytes: float = MOST_BYT
     Args:
         reports: One report or several, or their files.
         path: The file, by custom ``*.html``; folders above it are made.
-        most_bytes: How large it may become. Details that have no room are left out, and its foot says so.
+        most_bytes: Largest size of the page. Details that have no room are left out, and its foot says so.
 
     Returns:
         Bytes of the page.
@@ -103,7 +103,7 @@ def _modules() -> tuple[str, str]:
 
 
 _UNESCAPED = "-_.!~*'()"
-"""What encodeURIComponent leaves as it is, beside letters and digits."""
+"""Characters that encodeURIComponent leaves as they are, beside letters and digits."""
 
 
 def _json(value: Any) -> str:

@@ -24,13 +24,13 @@ from abele.viewer.opened import Opened
 ROWS = 128
 """Rows of a map tile."""
 KINDS = ("compute", "arrange", "exchange", "sync", "streams")
-"""What a tile's time is told by; the rest it waits."""
+"""Parts of a tile's time that are shown; the rest it waits."""
 _NUMBERED = re.compile(r"IPU (\d+)")
 
 
 @dataclass(frozen=True, eq=False)
 class Owners:
-    """Which lane the tiles belong to.
+    """Lanes that the tiles belong to.
 
     Attributes:
         lane: int64[tiles], -1 for none.
@@ -42,12 +42,12 @@ class Owners:
 
 
 def owners_of(opened: Opened, program: int) -> Owners:
-    """Which lane each tile belongs to; worked out once."""
+    """Lane that each tile belongs to; worked out once."""
     return opened.once(f"owners {program}", lambda: make_owners(opened.report, lanes_of(opened, program)))
 
 
 def make_owners(report: Report, lanes: GroupLanes) -> Owners:
-    """Which lane each tile belongs to.
+    """Lane that each tile belongs to.
 
     The group ``IPU i`` has the tiles of that IPU, but for those of groups that the user named: these have the tiles on
     which steps do something that keep no other group busy.
@@ -71,7 +71,7 @@ def make_owners(report: Report, lanes: GroupLanes) -> Owners:
 
 
 def _touched(report: Report, group: int) -> npt.NDArray[np.bool_]:
-    """Tiles on which steps do something that keep only this group busy."""
+    """Tiles with work in steps that keep only this group busy."""
     relation = report.step_groups
     sizes = np.bincount(relation["step"], relation["num_groups"], len(report.steps))
     alone = relation["step"][(relation["first_group"] == group) & (sizes[relation["step"]] == 1)]
@@ -84,7 +84,7 @@ def _touched(report: Report, group: int) -> npt.NDArray[np.bool_]:
 
 @dataclass(frozen=True, eq=False)
 class TileWork:
-    """What some phases do on rows of tiles in one execution.
+    """Work of some phases on rows of tiles in one execution.
 
     Attributes:
         compute: float64[phases, rows], mean cycles that a tile of the row computes.
@@ -99,7 +99,7 @@ class TileWork:
 
 
 def work_of(report: Report, phases: Int64, edges: Int64, *, most: bool = False) -> TileWork:
-    """What phases do on rows of tiles.
+    """Work of phases on rows of tiles.
 
     Args:
         report: The report.
@@ -277,9 +277,9 @@ def _sums(cell: Int64, place: Int64, weight: Float64, work: Float64, cells: int)
     Args:
         cell: Cell of each part of an execution, ascending, int64[n].
         place: Its phase, int64[n].
-        weight: What counts of it, float64[n].
-        work: What each phase does on each row.
-        cells: How many cells.
+        weight: Part of it that counts, float64[n].
+        work: Work of each phase on each row.
+        cells: Number of cells.
     """
     phases, rows = work.shape
     if len(cell) * rows > cells * phases:
@@ -344,7 +344,7 @@ def fine_by_tile(report: Report, lanes: GroupLanes, stretch: Stretch, low: float
 
 
 def vertices_for_workers(opened: Opened) -> npt.NDArray[np.float32]:
-    """Vertices that a step has for the workers of a tile, their mean over the tiles that have some, float32[steps].
+    """Vertices that the workers of a tile share in a step, the mean over its active tiles, float32[steps].
 
     −1 where all workers share one vertex, and where the report does not say of which codelets the vertices are.
     """

@@ -45,7 +45,7 @@ _FEW_BYTES = 192
 
 @dataclass(frozen=True)
 class Answer:
-    """What a question about a report is answered with.
+    """Answer to a question about a report.
 
     Attributes:
         head: Plain data, as JSON has it.
@@ -141,7 +141,7 @@ def _narrowed(flat: Array) -> Array:
 
 
 def _restored(held: Array, planes: bool, back: int) -> Array:
-    """What :func:`_dense` made these items of."""
+    """Items that :func:`_dense` encoded."""
     if planes:
         held = np.ascontiguousarray(held.view(np.uint8).reshape(held.itemsize, -1).T).reshape(-1).view(held.dtype)
     if back:

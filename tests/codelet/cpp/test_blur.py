@@ -28,7 +28,7 @@ def edges(image: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def fields(shape: str, image: np.ndarray) -> dict[str, Any]:
-    """What a vertex takes that blurs an image, whose border stays as it is."""
+    """Fields of a vertex that blurs an image without its border."""
     height, width = image.shape[0] - 2, image.shape[1] - 2
     if shape == "BlurRows":
         rows = [row.ravel() for row in image]

@@ -18,7 +18,7 @@ from codelet.cpp.oracles.cases import CASES, Case
 
 CORPUS = Path(__file__).parent / "corpus"
 SEVERAL = {"multi_file_solver.cpp": ["multi_file_linalg.cpp"]}
-"""Files that call what others define, which are no codelet files by themselves."""
+"""Files with calls of functions from others, which are no codelet files by themselves."""
 NAMES = sorted(f.name for f in CORPUS.glob("*.cpp") if [f.name] not in SEVERAL.values())
 NUM_FILES = 91
 # fmt: off
@@ -42,7 +42,7 @@ NUM_CLASSES = {
     "tut_reduce_workers.cpp": 2, "tut_sum.cpp": 2, "vector_list_rows.cpp": 3, "vector_math.cpp": 2,
     "worker_align.cpp": 2,
 }
-"""Vertex classes of the files that have several, those that are refused included."""
+"""Vertex classes of the files with several, refused ones included."""
 # fmt: on
 REFUSED: dict[tuple[str, str], tuple[type[AbeleError], str]] = {
     ("asm_beside_portable.cpp", "TimeStamp"): (CodeletError, "'get' runs on the hardware only"),

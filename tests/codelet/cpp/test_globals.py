@@ -36,7 +36,7 @@ _NAMES = (
 
 
 def own_lines(header: str) -> str:
-    """What our headers say when one is included, directives of the preprocessor that define macros among it."""
+    """Lines of our headers when one is included, with the preprocessor's macro definitions."""
     flags = [f for f in FLAGS if f.startswith(("-std", "-D"))]
     command = [*find_compiler().command, "-x", "c++", "-E", "-dD", *flags, f"-I{HEADERS}", "-include", header, "-"]
     done = subprocess.run(command, input="", capture_output=True, text=True, check=True)

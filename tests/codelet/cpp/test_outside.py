@@ -1,4 +1,4 @@
-"""What code refers to outside its vertex: data that nobody writes, functions by address, inputs by pointer."""
+"""References of code outside its vertex: data that nobody writes, functions by address, inputs by pointer."""
 
 from __future__ import annotations
 

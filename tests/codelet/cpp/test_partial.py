@@ -1,4 +1,4 @@
-"""What the compiler does not take refuses its own function or class, not its file."""
+"""Code that the compiler does not take refuses its own function or class, not its file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What loops of C++ codelets pay for indices and constants."""
+"""Instructions of loops of C++ codelets for indices and constants."""
 
 from __future__ import annotations
 

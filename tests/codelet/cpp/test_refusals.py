@@ -1,4 +1,4 @@
-"""What cannot run here is refused, with the line and the reason."""
+"""Code that cannot run here is refused, with the line and the reason."""
 
 from __future__ import annotations
 

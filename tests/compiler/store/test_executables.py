@@ -325,7 +325,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def is_refused(content: bytes, folder: Path) -> bool:
-    """Whether loading refuses a file, with an error that names it."""
+    """True if loading refuses a file, with an error that names it."""
     (folder / "broken").write_bytes(content)
     try:
         ab.Executable.load(folder / "broken")

@@ -1,4 +1,4 @@
-"""Executables of hostile senders: refused as files that are damaged, at a cost that their size bounds."""
+"""Executables of hostile senders: refused as damaged files, at a cost bounded by their size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators at sizes that networks have, each as a model that trains its operands: what do they do on tiles?"""
+"""Operators at sizes of networks, each as a model that trains its operands, for their balance over tiles."""
 
 from __future__ import annotations
 

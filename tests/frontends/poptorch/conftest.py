@@ -1,4 +1,4 @@
-"""What the tests of the PopTorch front end share."""
+"""Fixtures that the tests of the PopTorch front end share."""
 
 from __future__ import annotations
 

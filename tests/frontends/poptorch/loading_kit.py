@@ -104,7 +104,7 @@ class Calls(Dataset[Any]):
 
 
 def process(_: int) -> torch.Tensor:
-    """The process that loads, and the one that started it."""
+    """Number of the loading process, and that of its parent."""
     return torch.tensor([os.getpid(), os.getppid()])
 
 

@@ -17,7 +17,7 @@ from abele.frontends.poptorch.options import Options
 
 @dataclass(frozen=True)
 class Run:
-    """How a model is trained: a batch of each call has all its micro-batches, of ``size`` samples each."""
+    """Training of a model: a batch of each call has all its micro-batches, of ``size`` samples each."""
 
     iterations: int = 1
     accumulation: int = 7
@@ -55,7 +55,7 @@ def trained(model: nn.Module, run: Run, opts: Options, optimiser: Any, data: Seq
 
 
 def trained_eagerly(model: nn.Module, run: Run, optimiser: Any, data: Sequence[torch.Tensor]) -> torch.Tensor:
-    """What PyTorch gets for the same calls; gradients are the mean over the micro-batches of an update."""
+    """PyTorch's losses for the same calls; gradients are the mean over the micro-batches of an update."""
     model.train()
     losses = []
     share = 1 / (run.accumulation * run.replicas)

@@ -56,7 +56,7 @@ class Classifier(nn.Module):
 
 
 def feeds_of(captured: CapturedModel, args: tuple[Any, ...]) -> dict[Value, Any]:
-    """What a network is fed with for ``args``: inputs, weights and a random state."""
+    """Values to feed a network with for ``args``: inputs, weights and a random state."""
     net = captured.net
     tensors = [a for a in args if isinstance(a, torch.Tensor)]
     feeds: dict[Value, Any] = {v: t.detach().numpy() for v, t in zip(net.inputs, tensors, strict=True)}
@@ -72,9 +72,9 @@ def check_against_torch(
     """Hold outputs and gradients of a captured model against PyTorch in float64; the loss is the last output.
 
     Args:
-        model: What is captured.
-        args: What it is called with.
-        rtol: How far results may be off.
+        model: Model to capture.
+        args: Arguments of the call.
+        rtol: Relative error that results may have.
         twin: A model that computes the same in plain PyTorch, where it is not the model itself.
     """
     oracle = copy.deepcopy(twin or model).double()

@@ -1,4 +1,4 @@
-"""Calls that PyTorch refuses, and code that depends on values: the text that users know, with their line."""
+"""Refused calls, and code that depends on values: PyTorch's text, with the user's line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Applied(nn.Module):
 
 
 def refused(function: Callable[..., Any], *args: Any) -> AbeleError:
-    """What recording a function raises."""
+    """Error of recording a function."""
     with pytest.raises(AbeleError) as caught:
         capture(Applied(function), args, training=False)
     return caught.value

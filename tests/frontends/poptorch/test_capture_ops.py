@@ -169,7 +169,7 @@ def test_result__without_elements__is_refused() -> None:
 
 
 class Last(nn.Module):
-    """What a recurrent layer gives for the last step."""
+    """Output of a recurrent layer for the last step."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()

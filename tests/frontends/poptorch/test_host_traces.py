@@ -1,4 +1,4 @@
-"""What wrapped models and profiling channels say in traces of the host."""
+"""Events of wrapped models and profiling channels in traces of the host."""
 
 from __future__ import annotations
 

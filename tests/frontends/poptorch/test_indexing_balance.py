@@ -14,8 +14,9 @@ from torch.nn import functional
 from abele import poptorch
 
 MOST_UNEVEN = 2.5
-"""What the slowest tile of each step may compute, summed over steps, in means of all tiles. Rows that are merged in
-pairs leave half of the tiles idle in the last rounds; work that lies on one tile has a thousand times the mean."""
+"""Bound of the work of the slowest tile of each step, summed over steps, in means of all tiles. Rows that are merged in
+pairs leave half of the tiles idle in the last rounds; work that lies on one tile has a thousand times the mean.
+"""
 
 RNG = torch.Generator().manual_seed(0)
 

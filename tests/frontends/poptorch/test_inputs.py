@@ -1,4 +1,4 @@
-"""Inputs that the model changes, integers that the device cannot hold, labels without a class."""
+"""Inputs changed by the model, integers outside the device's range, labels without a class."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def joined_beside_changes(x: Tensor) -> Tensor:
 
 
 def unknown_written(x: Tensor) -> Tensor:
-    """What was known and is overwritten by what is not: the new values count."""
+    """Known values overwritten by unknown ones: the new values count."""
     table = torch.zeros(3, 4)
     table[1] = x[0]
     table += 1
@@ -80,7 +80,7 @@ def unknown_written(x: Tensor) -> Tensor:
 
 
 def in_a_loop(x: Tensor) -> Tensor:
-    """What enters a loop is forgotten, and so are its views."""
+    """Values that enter a loop are forgotten, and so are their views."""
     table = torch.zeros(3, 4)
     row = table[0]
     if not poptorch.isRunningOnIpu():

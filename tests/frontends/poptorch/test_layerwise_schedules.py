@@ -157,7 +157,7 @@ def test_lamb__decay_of_biases__would_be_seen() -> None:
 @pytest.mark.parametrize("factor", [pytest.param(4.0, marks=pytest.mark.slow), 1000.0])
 @pytest.mark.parametrize("kind", ["LARS", "LAMB"])
 def test_steps__of_a_loss_times_a_factor__are_those_of_the_loss(kind: str, factor: float) -> None:
-    """What layers are trusted with takes the size of gradients out; the reason why one rate does for large batches."""
+    """Layerwise rates take the size of gradients out; the reason why one rate does for large batches."""
 
     class Louder(Line):
         def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

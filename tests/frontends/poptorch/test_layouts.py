@@ -1,4 +1,4 @@
-"""Where networks captured from PyTorch lie: nothing crowds one tile, and layers cost what they do by hand."""
+"""Layout of networks captured from PyTorch: nothing crowds one tile, and layers cost no more than by hand."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from abele.report import Report
 pytestmark = pytest.mark.usefixtures("whole_machine")
 
 TINY_BYTES = 16_384
-"""What a tile may hold whatever the others do: a fortieth of its memory."""
+"""Bytes that a tile may hold whatever the others do: a fortieth of its memory."""
 REDUCES = ("popops.reduce", "poplin.norm", "popnn.softmax", "popnn.log_softmax", "poplin.bias")
 DATA = ("variables", "temporaries")
 

@@ -93,7 +93,7 @@ def test_embedding__gradients_by_frequency__are_divided_by_counts() -> None:
 
 
 class KeepNodes(torch.nn.Module):
-    """Rows chosen by a mask that the model makes, whose number PyTorch learns only from what they are added to."""
+    """Rows chosen by a mask that the model makes; PyTorch learns their number only from the other addend."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         mask = torch.ones(x.shape[0], dtype=torch.bool)

@@ -96,7 +96,7 @@ def test_session_options__of_loss_scaling_that_cannot_be__are_refused(name: str)
 
 
 class Classifier(nn.Module):
-    """Layers that are alike, which become calls of one function."""
+    """Equal layers, which become calls of one function."""
 
     def __init__(self, layers: int = 2) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a loader says of itself: figures of the real one, and a measurement that leaves no trace."""
+"""A loader's account of itself: figures of the real one, and a measurement that leaves no trace."""
 
 from __future__ import annotations
 

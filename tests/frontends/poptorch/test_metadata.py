@@ -1,4 +1,4 @@
-"""What files, custom operations and recorded tensors tell about themselves; graphs as arguments."""
+"""Metadata of files, custom operations and recorded tensors; graphs as arguments."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Store(dict[str, Any]):
 
 
 class Graph:
-    """What graphs of PyTorch Geometric have that matters here."""
+    """Parts of PyTorch Geometric's graphs that matter here."""
 
     def __init__(self, **attributes: Any) -> None:
         self.stores = [Store(attributes)]

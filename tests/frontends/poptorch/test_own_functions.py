@@ -15,7 +15,7 @@ from abele.frontends.poptorch.program.recording import recording
 
 
 def run(function: Callable[..., Any], *inputs: torch.Tensor) -> Any:
-    """What a function gives on the device."""
+    """Result of a function on the device."""
     return poptorch.inferenceModel(function)(*inputs)
 
 

@@ -1,4 +1,4 @@
-"""What each pass makes of a handful of real small networks: the text after every pass that changes something."""
+"""Results of each pass for a handful of real small networks: the text after every pass that changes something."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ LOSS = nn.functional.cross_entropy
 
 
 def network(wrapped: Any) -> Network:
-    """What was captured."""
+    """Captured network of a wrapped model."""
     return wrapped._compiled.captured.net
 
 
@@ -157,7 +157,7 @@ class AcrossACheckpoint(Parts):
 
 
 class Cube(torch.autograd.Function):
-    """A function with a gradient of its own, which is not that of what it computes."""
+    """A function with a gradient of its own, unlike that of its value."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
@@ -198,7 +198,7 @@ class Branching(Parts):
 
 
 class Functions(Parts):
-    """A function that begins a block, and one that is nested in another block."""
+    """A function that begins a block, and one nested in another block."""
 
     def forward(self, x: torch.Tensor, labels: torch.Tensor) -> Any:
         @poptorch.BlockFunction("a", ipu_id=0)
@@ -659,7 +659,7 @@ def test_machine__that_was_not_chosen__is_large_enough() -> None:
 
 
 def trained_whole(model: Bert, run: Run, optimiser: torch.optim.Optimizer, data: Any) -> torch.Tensor:
-    """What PyTorch gets from whole batches: the loss of an update is the mean of those of its micro-batches."""
+    """PyTorch's losses from whole batches: the loss of an update is the mean of those of its micro-batches."""
     tokens, mask, labels = data
     found = []
     for _ in range(run.calls):

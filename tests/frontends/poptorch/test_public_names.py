@@ -1,4 +1,4 @@
-"""The names that PopTorch programs use, and the ways in which ``import poptorch`` finds them here."""
+"""Names used by PopTorch programs, and the ways in which ``import poptorch`` finds them here."""
 
 from __future__ import annotations
 

@@ -18,17 +18,17 @@ Setter = Callable[[poptorch.Options], Any]
 
 
 def told_to_session(opts: poptorch.Options) -> Any:
-    """What the session of a model is made with."""
+    """Settings for the session of a model."""
     return opts.settings("model")
 
 
 def schedule(opts: poptorch.Options) -> Any:
-    """How a call of training goes over its micro-batches."""
+    """Schedule of a call of training over its micro-batches."""
     return Batching(opts.clone(), training=True).schedule()
 
 
 def loaded(opts: poptorch.Options) -> Any:
-    """Which samples this process loads, and how many at a time."""
+    """Batch size and samples that this process loads."""
     loader = poptorch.DataLoader(opts.clone(), torch.arange(64), batch_size=2)
     return loader.combinedBatchSize, [batch.tolist() for batch in loader]
 
@@ -151,7 +151,7 @@ KEPT = {
     "useIpuId": "ipu_id",
     "Jit.traceModel": "trace_model",
 }
-"""Setters that are checked and kept, and the options whose words say why that changes nothing."""
+"""Setters that are checked and kept without effect, and the options with the reason in their words."""
 
 WITHOUT_MEANING = {"Precision.halfFloatCasting", "Precision.runningStatisticsAlwaysFloat"}
 """Deprecated: they warn that they change nothing."""

@@ -1,4 +1,4 @@
-"""What models make of their parameters and buffers while they run."""
+"""Changes by models of their parameters and buffers while they run."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_device_ipu__while_recording__is_where_tensors_are(device: Any) -> None:
 
 
 class Neuron(nn.Module):
-    """A leaky neuron whose state is a buffer that ``forward`` assigns anew."""
+    """A leaky neuron whose ``forward`` assigns a buffer of state anew."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         super().__init__()

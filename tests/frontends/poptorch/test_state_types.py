@@ -43,7 +43,7 @@ class Case:
     """One way to train.
 
     Attributes:
-        rule: Which optimiser.
+        rule: Name of the optimiser.
         accum: Type of sums.
         first: Type of the momentum, or first moment.
         second: Type of the second moment.
@@ -54,7 +54,7 @@ class Case:
         clip: Largest norm.
         mean: False for sums over micro-batches and replicas.
         combined: True if the momentum takes up the gradients of micro-batches.
-        velocity_scaling: What the momentum is stored multiplied by.
+        velocity_scaling: Factor of the momentum as it is stored.
         dampening: Of the momentum, from the second step on.
     """
 
@@ -96,7 +96,9 @@ def stored(value: Any, kind: torch.dtype) -> Array:
 
 
 def summed(case: Case, step: int) -> Array:
-    """What the update of a step reads: the sum, or mean, of all scaled gradients, scale and shares taken out."""
+    """Gradient that the update of a step reads: the sum, or mean, of all scaled gradients, scale and shares taken
+    out.
+    """
     gradients = stored(case.scale * case.data[step], HALF)
     totals = []
     for replica in range(case.replicas):
@@ -128,7 +130,7 @@ class Reference:
 
     Attributes:
         weight: The parameter.
-        state: What is kept, as the device holds it.
+        state: State as the device holds it.
     """
 
     def __init__(self, case: Case) -> None:

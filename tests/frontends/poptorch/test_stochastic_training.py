@@ -10,7 +10,7 @@ from torch import nn
 from abele import poptorch
 
 SMALL = 2.0**-14
-"""An update that 1, whose neighbour below is 2^-11 away, does not feel to nearest."""
+"""An update too small for 1 when rounded to nearest: its neighbour below is 2^-11 away."""
 
 
 def options_of(*, random: bool = True, threads: int = 1, mode: str = "native") -> poptorch.Options:

@@ -11,7 +11,7 @@ from abele import poptorch
 from support import sweeps
 
 MOST = 6.0
-"""What the busiest tile may compute, and the fullest hold, times the mean over the 1,472 tiles of the chip.
+"""Bound of the busiest tile's work, and of the fullest tile's memory, in means over the 1,472 tiles of the chip.
 
 Evenly spread work gives 1 to 2. Steps of recurrent layers and of CTC, which follow each other, are small: on all tiles
 they would take longer than on a sixth of them, for each tile adds to what is exchanged."""

@@ -15,7 +15,7 @@ bce = nn.functional.binary_cross_entropy_with_logits
 
 
 class Critic(nn.Module):
-    """What a discriminator learns from real samples and made ones."""
+    """Loss of a discriminator from real samples and made ones."""
 
     def __init__(self, generator: nn.Module, critic: nn.Module) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Critic(nn.Module):
 
 
 class Maker(nn.Module):
-    """What a generator learns from its discriminator."""
+    """Loss of a generator from its discriminator."""
 
     def __init__(self, generator: nn.Module, critic: nn.Module) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What leaves do: arithmetic, distinct bytes, filled lanes."""
+"""Work of leaves: arithmetic, distinct bytes, filled lanes."""
 
 import itertools
 import math

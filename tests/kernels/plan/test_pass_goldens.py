@@ -1,4 +1,4 @@
-"""What each pass of the planner makes of small programs, as text."""
+"""Results of each pass of the planner for small programs, as text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from abele.kernels.plan.passes import PIPELINE, dump_passes, form_text
 from abele.kernels.target import HostTarget
 
 CPU = HostTarget(lanes=16, registers=32)
-"""What the plans are for, whatever runs the tests."""
+"""Target of the plans, whatever runs the tests."""
 
 SHOWN = {
     "normalise": ("half_histogram",),

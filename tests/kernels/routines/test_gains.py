@@ -1,4 +1,4 @@
-"""What a gain is measured with stays in memory for as long as it is measured."""
+"""Matrices with which a gain is measured stay in memory for as long as it is measured."""
 
 import gc
 import weakref

@@ -1,4 +1,4 @@
-"""What a nest's loops are expected to read again."""
+"""Lines that a nest's loops are expected to read again."""
 
 from __future__ import annotations
 

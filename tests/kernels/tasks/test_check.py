@@ -1,4 +1,4 @@
-"""What was found legal once is not looked at again, unless a space that it touches is another."""
+"""Tasks found legal once are not checked again, unless a space that they touch is another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a program runs by blocks of samples."""
+"""Choice of running a program by blocks of samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups of attention run with the keys alone that masks show which are made while a program runs."""
+"""Groups of attention with keys that masks show alone, where masks are made while a program runs."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def norm_of_rows(shape: tuple[int, int], type_: ElementType = f32) -> Calls:
 
 
 def outputs(made: Calls, cache: int, start: int, threads: int = 1) -> np.ndarray:
-    """What a program writes to ``y``, with a last cache of so many bytes, and arrays ``start`` bytes behind a line."""
+    """Values of ``y`` after a program, with a last cache of so many bytes, and arrays ``start`` bytes behind a line."""
     own = host_target()
     target = HostTarget(own.lanes, own.registers, None, cache)
     plan = run_passes(bound_calls(made.buffers, made.calls, target))

@@ -59,7 +59,7 @@ class Encoder(nn.Module):
         return x
 
     def alone(self, ids: Any) -> Any:
-        """What one sequence gets by itself, [1, length, width]."""
+        """Result for one sequence by itself, [1, length, width]."""
         length = len(ids)
         mask = torch.ones(length, length, dtype=torch.bool)
         return self.hidden(ids[None], torch.arange(length)[None], mask.tril() if self.causal else mask)

@@ -1,4 +1,4 @@
-"""What the tests of this room share: machines, bodies run on tiles, and PyTorch as the oracle."""
+"""Helpers of this room's tests: machines, bodies run on tiles, and PyTorch as the oracle."""
 
 from __future__ import annotations
 

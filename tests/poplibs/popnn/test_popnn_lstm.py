@@ -88,7 +88,7 @@ def test_lstm__weight_update_of_its_own__same_gradients():
 
 
 def of_own_loop(sizes, **given):
-    """Whether weights are updated in a loop of their own."""
+    """True if weights are updated in a loop of their own."""
     bench, device, wanted = layer(sizes=sizes, **given)
     check(bench, device, wanted)
     return any("slice_deltas" in name for name in bench.executable.report.steps["name"])

@@ -65,7 +65,7 @@ WRONG: dict[Any, tuple[Any, Errors]] = {
 
 
 def wrong_values(annotation: Any, stranger: Tensor) -> list[tuple[Any, Errors]]:
-    """What a parameter of this type must refuse, and with which error."""
+    """Values that a parameter of this type must refuse, each with its error."""
     rule = rule_of(annotation)
     found: list[tuple[Any, Errors]] = []
     if rule is ANY:

@@ -81,7 +81,7 @@ def test_tile_map__vertices_of_all_tiles_by_name__power_iteration_of_many_small_
 
 
 def test_custom_op__masked_softmax_of_rows__select_reduce_exponential_and_division() -> None:
-    """What a custom op of a framework does when it writes its own attention softmax, one row a tile."""
+    """A custom op of a framework that writes its own attention softmax, one row per tile."""
     graph = made(4)
     n = 50
     x, out = rows_on_tiles(graph, HALF, (4, n), "x"), rows_on_tiles(graph, HALF, (4, n), "y")
@@ -294,7 +294,7 @@ def test_monte_carlo__random_points_counted__estimates_pi_until_a_counter_ends()
 
 
 def test_training_step__a_layer_by_hand__forward_gradient_and_update() -> None:
-    """y = tanh(w·x + b) element by element; a step of gradient descent on ½(y − t)², a sample a tile."""
+    """y = tanh(w·x + b) element by element; a step of gradient descent on ½(y − t)², one sample per tile."""
     graph = made(4)
     n = 10
     x, w, y, t = (rows_on_tiles(graph, FLOAT, (4, n), name) for name in "xwyt")

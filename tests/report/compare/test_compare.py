@@ -86,7 +86,7 @@ def finite(data: Any) -> Iterator[float]:
 
 
 def assert_sound(found: ReportComparison) -> None:
-    """What holds for any comparison."""
+    """Assert the invariants of any comparison."""
     data = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert all(math.isfinite(number) for number in finite(data))
     count = len(found.reports)

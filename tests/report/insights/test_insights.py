@@ -51,7 +51,7 @@ def numbers_of(data: Any) -> Iterator[float]:
 
 
 def assert_sound(report: Report, program: int = 0) -> dict[str, Any]:
-    """What holds for the insights of any report; its JSON."""
+    """Assert the invariants of the insights of any report; returns its JSON."""
     found = insights(report, program)
     data: dict[str, Any] = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert all(math.isfinite(number) for number in numbers_of(data))

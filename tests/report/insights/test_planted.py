@@ -211,7 +211,7 @@ def workers(each: int) -> Planted:
 
 
 def fully_connected(created: str) -> Planted:
-    """A product of operands that are laid out in rows, but for those that the library creates."""
+    """A product with operands in rows, but for those that the library creates."""
     graph = Graph(machine())
     program = Steps()
     shapes = (512, 64), (64, 64)

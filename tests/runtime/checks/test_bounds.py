@@ -1,4 +1,4 @@
-"""The check for bounds: native code that leaves no field, and errors that name the line."""
+"""The check for bounds: native code that leaves no field, and errors with the line."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class PyCollatz(ab.Vertex):
 
 
 def engine(codelet: Any, values: Any, type_: Any, **options: Any) -> Engine:
-    """One vertex a tile, each with a row of values."""
+    """One vertex per tile, each with a row of values."""
     values = np.asarray(values, type_.np)
     graph = Graph(systems.get("bow-2000:1"))
     x = graph.variable(type_, values.shape, name="x").map_rows(range(len(values)))

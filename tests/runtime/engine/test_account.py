@@ -84,7 +84,7 @@ class Deciding:
         return Sequence(self.loop, self.branch, self.switch, self.spin)
 
     def give(self, engine: Engine, trips: int = 0, flag: int = 0, case: int = 0, spins: int = 0) -> None:
-        """What the next run decides by."""
+        """Write the values by which the next run decides."""
         for name, value in (("left", trips), ("flag", flag), ("case", case), ("trips", spins)):
             shape = engine.read(name).shape
             engine.write(name, np.full(shape, value, np.int32))
@@ -496,7 +496,7 @@ def test_executable__after_runs_reports_and_listings__holds_what_it_held(made):
 
 
 OF_THE_USER = (Graph, Program, CodeletDef, TileMapping)
-"""What executables refer to, and users go on building with."""
+"""Classes that executables refer to, and users go on building with."""
 
 
 def arrays(value: Any, path: str, seen: dict[int, Any]) -> Iterator[tuple[str, np.ndarray]]:

@@ -21,7 +21,7 @@ KERNEL = ir.HostKernel(
 
 
 def _running_sums(backwards: bool):
-    """A program whose vertices do nothing, and which on hosts makes running sums of five rows."""
+    """A program of running sums of five rows on hosts, whose vertices do nothing."""
     graph = Graph("bow-2000:1")
     x = graph.variable("f32", (5, 4), name="x").map(0)
     sums = graph.variable("f32", (6, 4), name="sums").map(0)

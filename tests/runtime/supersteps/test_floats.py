@@ -354,7 +354,7 @@ def test_stochastic_rounding__in_debug_mode__is_refused():
 
 
 def _scaling(replicas: int = 1, behaviour: tuple[dict[str, bool], ...] = ()):
-    """Programs that switch the behaviour, and one that multiplies y by a number a bit above one in a library call."""
+    """Programs that switch the behaviour, and one with a library call: y times a bit above one."""
     graph = Graph("bow-2000", replicas=replicas)
     y = graph.variable("f16", (64, 64), "y", initial=1.0).map_rows(range(64))
     seeds = _seeds(graph, "seeds")

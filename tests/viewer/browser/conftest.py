@@ -40,10 +40,10 @@ class Sight:
 
     Attributes:
         page: Playwright's page.
-        viewer: What serves it.
+        viewer: Viewer that serves it.
         problems: Errors of scripts and of the console.
         asked: Addresses of all requests.
-        excused: What problems may have in them, where a test provokes them.
+        excused: Words that problems may have in them, where a test provokes them.
     """
 
     def __init__(self, page: Page, viewer: Viewer) -> None:

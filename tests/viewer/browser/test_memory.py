@@ -30,7 +30,7 @@ def chart_box(sight) -> dict[str, float]:
 
 
 def place_x(sight, place: float) -> float:
-    """Where a place of the axis lies on the page."""
+    """Position on the page of a place of the axis."""
     box = chart_box(sight)
     low, high = sight.page.evaluate("[abele.keys.range.low, abele.keys.range.high]")
     left, right = 76, 10

@@ -18,7 +18,7 @@ def box(sight) -> dict[str, float]:
 
 
 def colours(sight) -> int:
-    """How many different colours the main picture has."""
+    """Number of different colours in the main picture."""
     count: int = sight.page.evaluate(
         """() => {
           const { canvas } = abele.shown.charts[0];

@@ -13,7 +13,7 @@ logger = LOGGER
 
 
 def setPopartLogLevel(level: str) -> None:
-    """What is logged of Abele's own layers: TRACE, DEBUG, INFO, WARN, ERR or OFF.
+    """Set the level at which Abele's own layers log: TRACE, DEBUG, INFO, WARN, ERR or OFF.
 
     Raises:
         OptionValueError: There is no such level.

@@ -6,7 +6,9 @@ from enum import Enum, IntEnum
 
 
 class OutputMode(IntEnum):
-    """Which micro-batches of a run come back: the last, every n-th, all, their sum, or the model's default."""
+    """Choice of the micro-batches of a run that come back: the last, every n-th, all, their sum, or the model's
+    default.
+    """
 
     Final = 0
     EveryN = 1
@@ -16,7 +18,7 @@ class OutputMode(IntEnum):
 
 
 class ReductionType(IntEnum):
-    """How values of several micro-batches become one."""
+    """Reduction of the values of several micro-batches."""
 
     Sum = 0
     Mean = 1
@@ -24,7 +26,7 @@ class ReductionType(IntEnum):
 
 
 class MeanReductionStrategy(IntEnum):
-    """When the mean over accumulated gradients is taken."""
+    """Time at which the mean over accumulated gradients is taken."""
 
     Running = 0
     Post = 1
@@ -32,7 +34,7 @@ class MeanReductionStrategy(IntEnum):
 
 
 class ConnectionType(IntEnum):
-    """When to attach to a device."""
+    """Time at which a device is attached to."""
 
     Always = 0
     OnDemand = 1
@@ -40,7 +42,7 @@ class ConnectionType(IntEnum):
 
 
 class SyncPattern(IntEnum):
-    """How IPUs of a replica synchronise."""
+    """Synchronisation of the IPUs of a replica."""
 
     Full = 0
     SinglePipeline = 1
@@ -48,7 +50,7 @@ class SyncPattern(IntEnum):
 
 
 class DataLoaderMode(IntEnum):
-    """Where batches are loaded: in the caller's process, in one of their own, or there and put together anew."""
+    """Process that loads batches: the caller's, one of their own, or one that also puts them together anew."""
 
     Sync = 0
     Async = 1
@@ -56,7 +58,7 @@ class DataLoaderMode(IntEnum):
 
 
 class CommGroupType(IntEnum):
-    """How replicas are grouped."""
+    """Grouping of replicas."""
 
     All = 0
     Consecutive = 1
@@ -65,7 +67,7 @@ class CommGroupType(IntEnum):
 
 
 class HalfFloatCastingBehavior(IntEnum):
-    """What mixing half and float gives."""
+    """Type of results of mixed half and float operands."""
 
     FloatDowncastToHalf = 0
     HalfUpcastToFloat = 1
@@ -73,7 +75,7 @@ class HalfFloatCastingBehavior(IntEnum):
 
 
 class OverlapMode(Enum):
-    """Which loop host transfers overlap with."""
+    """Loop with which host transfers overlap."""
 
     NoOverlap = "no_overlap"
     OverlapAccumulationLoop = "overlap_accumulation_loop"
@@ -81,7 +83,7 @@ class OverlapMode(Enum):
 
 
 class SharingStrategy(IntEnum):
-    """How processes that load data hand it over."""
+    """Method by which loading processes hand data over."""
 
     SharedMemory = 0
     FileSystem = 1
@@ -90,7 +92,7 @@ class SharingStrategy(IntEnum):
 
 
 class MatMulSerializationMode(Enum):
-    """Which dimension of a matrix product is cut into products one after the other."""
+    """Dimension along which a matrix product is cut into products one after the other."""
 
     InputChannels = "input_channels"
     ReducingDim = "reducing_dim"
@@ -99,7 +101,7 @@ class MatMulSerializationMode(Enum):
 
 
 class Liveness(IntEnum):
-    """Where tensors of a phase are kept when the phase is over."""
+    """Place of a phase's tensors when the phase is over."""
 
     AlwaysLive = 0
     OffChipAfterFwd = 1
@@ -108,21 +110,21 @@ class Liveness(IntEnum):
 
 
 class AutoStage(IntEnum):
-    """How blocks that no stage names are put on stages."""
+    """Stages of the blocks that no stage names."""
 
     SameAsIpu = 0
     AutoIncrement = 1
 
 
 class MultiConvPlanType(IntEnum):
-    """Whether grouped convolutions run beside each other or one after the other."""
+    """Plan of grouped convolutions: beside each other, or one after the other."""
 
     Parallel = 0
     Serial = 1
 
 
 class VariableRetrievalMode(IntEnum):
-    """Which replicas of a grouped variable are read back."""
+    """Replicas of a grouped variable that are read back."""
 
     OnePerGroup = 0
     AllReplicas = 2

@@ -15,7 +15,7 @@ class Error(AbeleError, RuntimeError):
     Attributes:
         type: ``poptorch_py_error``, or the kind of what was raised below.
         message: The text without its prefix.
-        location: Where in the program it was raised, where that is known.
+        location: Place in the program where it was raised, where that is known.
     """
 
     type = "poptorch_py_error"
@@ -58,7 +58,7 @@ def createPoptorchError(message: str) -> Error:
 
 @contextlib.contextmanager
 def as_poptorch_errors() -> Iterator[None]:
-    """What Abele raises inside is raised as an :class:`Error` too; programs may ask for either kind.
+    """Raise Abele's errors as :class:`Error` too; programs may ask for either kind.
 
     An error keeps its identity, text and payload: it only gets another class, derived from its own and
     :class:`Error`.

@@ -30,7 +30,7 @@ _SHOWN = {TRACE: "trace", logging.DEBUG: "debug", logging.INFO: "info", logging.
 
 
 class PoptorchWarning(UserWarning):
-    """What the user is warned of. Python ignores it unless a filter asks for it: it is a line of the log already."""
+    """Warning to the user. Python ignores it unless a filter asks for it: it is a line of the log already."""
 
 
 class _LogFormat(logging.Formatter):
@@ -48,7 +48,7 @@ class _LogFormat(logging.Formatter):
 
 
 class _StandardError(logging.Handler):
-    """Writes to whatever the standard error is at the time; of equal messages, as many as are wanted."""
+    """Writes to the present standard error; of equal messages, as many as are wanted."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ def limit_repeats(most: int | None) -> None:
 
 
 def setLogLevel(level: str | int) -> None:
-    """What is logged: TRACE, DEBUG, INFO, WARN, ERR or OFF; or their numbers 0 to 4, and 6.
+    """Set the level of the log: TRACE, DEBUG, INFO, WARN, ERR or OFF; or their numbers 0 to 4, and 6.
 
     Raises:
         OptionValueError: There is no such level.

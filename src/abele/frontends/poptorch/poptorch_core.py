@@ -24,7 +24,7 @@ __all__ = [
 
 
 class TestErrorType(IntEnum):
-    """Errors that :func:`_throwTestError` raises, by the layer that they would come from."""
+    """Errors that :func:`_throwTestError` raises, by their apparent layer."""
 
     __test__ = False
 

@@ -13,8 +13,8 @@ def allclose(
     """True if results have the same structure, and tensors that are close.
 
     Args:
-        expected_outputs: What is right: tensors and numbers in lists, tuples and dicts.
-        actual_outputs: What is held against it.
+        expected_outputs: Right values: tensors and numbers in lists, tuples and dicts.
+        actual_outputs: Values to compare with them.
         rtol: Relative tolerance.
         atol: Absolute tolerance.
         equal_nan: True if a NaN is close to another.

@@ -23,7 +23,7 @@ class SelfAttention(nn.Module):
         self.output = nn.Linear(width, width)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """What each position has attended to, [batch, positions, width], of ``x`` of that shape.
+        """Attention output of each position, [batch, positions, width], of ``x`` of that shape.
 
         ``mask`` is added to the scores; it is broadcast to [batch, heads, positions, positions].
         """

@@ -10,7 +10,7 @@ from abele.frontends.poptorch.program.losses import identity_loss
 from abele.garden.models.attention import SelfAttention
 
 _HIDDEN = -10_000.0
-"""What is added to the scores of positions that are not to be seen: it fits in float16."""
+"""Number added to the scores of positions that are not to be seen: it fits in float16."""
 
 
 class TokenEmbeddings(nn.Module):
@@ -37,7 +37,7 @@ class TokenEmbeddings(nn.Module):
 
 
 class EncoderAttention(nn.Module):
-    """The first half of an encoder layer: attention, added to what it read, and normalised."""
+    """The first half of an encoder layer: attention, added to its input, and normalised."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class EncoderAttention(nn.Module):
 
 
 class EncoderFeedForward(nn.Module):
-    """The second half of an encoder layer: two linear layers with GELU, added to what they read, and normalised."""
+    """The second half of an encoder layer: two linear layers with GELU, added to their input, and normalised."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class EncoderLayer(nn.Module):
 
 
 class PretrainingHead(nn.Module):
-    """The losses of pre-training, of what the encoder made.
+    """The losses of pre-training, from the encoder's output.
 
     Args:
         width: Elements per position.

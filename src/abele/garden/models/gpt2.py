@@ -24,7 +24,7 @@ class PositionedTokens(nn.Module):
 
 
 class DecoderAttention(nn.Module):
-    """The first half of a layer: what it read plus attention to its normalised form."""
+    """The first half of a layer: its input plus attention to its normalised form."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class DecoderAttention(nn.Module):
 
 
 class DecoderFeedForward(nn.Module):
-    """The second half of a layer: what it read plus two linear layers with GELU of its normalised form."""
+    """The second half of a layer: its input plus two linear layers with GELU of its normalised form."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

@@ -26,7 +26,7 @@ class KnownModel:
 
     Attributes:
         name: The name.
-        title: What it is, for people.
+        title: Name of the model, for people.
         make: Makes it, in float16; its weights hold whatever was in memory.
         arguments: Arguments of a micro-batch of so many samples.
         micro_batch: Samples of a micro-batch that it is usually trained with.

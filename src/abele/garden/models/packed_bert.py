@@ -43,7 +43,7 @@ class PackedBert(nn.Module):
         layers: Layers of the encoder.
         heads: Attention heads.
         positions: Longest sequence.
-        sequences: What losses are divided by: the sequences that the rows of a call hold on average.
+        sequences: Divisor of losses: the sequences that the rows of a call hold on average.
         packed: True: tokens see those of their own sequence. False, for rows of one sequence each: all see what is not
             padding, by a mask of one row. Losses are the same.
     """

@@ -20,7 +20,7 @@ class PackBatches:
 
     Args:
         rows: The rows.
-        order: Which rows make which batch; ``PackOrder(num_packs=len(rows), …)``.
+        order: Order of rows in batches; ``PackOrder(num_packs=len(rows), …)``.
         inputs: Names of the arrays that a model takes; None for all that are no targets or weights.
         targets: Names of the arrays that a model is to give. Without any, a batch is a mapping of all arrays; with
             some, it is a tuple (others, targets), an array in place of a mapping where there is one target.
@@ -74,7 +74,7 @@ class PackBatches:
         return self._parted(self.rows.take(self._packs[number]))
 
     def __iter__(self) -> Iterator[Any]:
-        """The batches of the epoch, or what is left of it after :meth:`load_state_dict`; then comes the next epoch."""
+        """Batches of the epoch, or those left after :meth:`load_state_dict`; then comes the next epoch."""
         begin, self._begin = self._begin, 0
         for number in range(begin, len(self)):
             self._done = number + 1
@@ -89,7 +89,7 @@ class PackBatches:
     _done = 0
 
     def state_dict(self) -> dict[str, int]:
-        """Where an iteration is: the batch that it gave last counts as done."""
+        """Position of an iteration, as plain numbers; the last batch that it gave counts as done."""
         return self.order.state(self.epoch, self._done)
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:

@@ -1,4 +1,4 @@
-"""What rows say beside the fields of their samples: ids, positions, lengths, masks, weights of losses."""
+"""Arrays derived from packed rows beside the fields of their samples: ids, positions, lengths, masks, loss weights."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SequenceIds:
     On the axis of predictions these are the ``masked_lm_weights`` of packed BERT.
 
     Attributes:
-        axis: Of what.
+        axis: The axis that it is of.
         step: Elements that a model makes one of (subsampling); ids are those of every ``step``-th.
     """
 
@@ -52,7 +52,7 @@ class PositionIds:
     """The place of each element in its own sequence, 0 for padding; int32[rows, capacity].
 
     Attributes:
-        axis: What is counted.
+        axis: Axis that is counted.
         first: The position of the first element; RoBERTa counts from its padding id plus 1.
         padding: The position of padding.
         step: Elements that a model makes one of; positions are those of what it makes.
@@ -76,7 +76,7 @@ class SequenceLengths:
     """The length of each sequence, 0 where a row has fewer than depth; int32[rows, depth].
 
     Attributes:
-        axis: What is counted.
+        axis: Axis that is counted.
         step: Elements that a model makes one of; lengths are divided by it and rounded up.
     """
 
@@ -94,7 +94,7 @@ class FirstPlaces:
     """The place in the row of each sequence's first element (CLS), 0 where there is none; int64[rows, depth].
 
     Attributes:
-        axis: Of what.
+        axis: The axis that it is of.
         step: Elements that a model makes one of; places are divided by it.
     """
 
@@ -129,10 +129,10 @@ class SampleNumbers:
 
 @dataclass(frozen=True)
 class BlockMask:
-    """Which elements see which: those of their own sequence; bool[rows, capacity, capacity].
+    """Mask that is True between elements of one sequence; bool[rows, capacity, capacity].
 
     Attributes:
-        axis: Of what.
+        axis: The axis that it is of.
         causal: True if elements see none after themselves.
     """
 
@@ -155,7 +155,7 @@ class LossWeights:
     Attributes:
         labels: The field of labels; None where every element has one.
         ignore: The label that counts for none.
-        axis: What losses are of.
+        axis: Axis that losses are of.
     """
 
     labels: str | None = "labels"
@@ -228,10 +228,10 @@ BY_NAME: Mapping[str, Derived] = {
     "causal_block_mask": BlockMask(causal=True),
     "loss_weights": LossWeights(),
 }
-"""What the names of derived arrays stand for where they are given alone."""
+"""Derived arrays by the names that stand for them."""
 
 BASIC = ("sequence_ids", "position_ids", "sequence_lengths", "samples")
-"""What rows have unless told otherwise: enough to mask, to embed positions, and to unpack results."""
+"""Arrays that rows have unless told otherwise: enough to mask, to embed positions and to unpack results."""
 
 
 def derived_by_name(wanted: Sequence[str] | Mapping[str, Derived]) -> dict[str, Derived]:

@@ -1,4 +1,4 @@
-"""What a sample is made of: fields that run along an axis, such as tokens, or have one value for each sequence."""
+"""Fields of samples: one value per element of an axis, such as a token, or one value per sequence."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ TOKENS = "tokens"
 
 @dataclass(frozen=True, kw_only=True)
 class Field:
-    """How one field of samples lies in rows of packed data.
+    """One field of samples, and its layout in rows of packed data.
 
     An *axis* is what a sample has some number of: tokens, frames, nodes, edges, predictions. Fields of one axis have
     equal length in each sample, and a row has a capacity for each axis. Any further dimensions are kept.
 
     Attributes:
-        axis: What the field has an element for; None for a field with one value for each sequence, which rows hold
+        axis: Axis with an element of the field each; None for a field with one value for each sequence, which rows hold
             by depth.
         points_to: The axis of which the values are places, counted from the start of the sample; rows hold them counted
             from the start of the row. None for values that are no places.
@@ -125,7 +125,7 @@ def check_places(name: str, column: Ragged | Array, field: Field, lengths: Int64
     Args:
         name: The field.
         column: Its values: ragged, or an array [num_samples, …].
-        field: What they are.
+        field: Name of the field.
         lengths: Length of each sample on the axis that they point to, int64[num_samples].
 
     Raises:

@@ -1,4 +1,4 @@
-"""What packing changes of an optimiser's settings: one update sees more sequences than its batch has rows."""
+"""Optimiser settings for packed data: one update sees more sequences than its batch has rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where each sequence of some packs lies in its row: the geometry that all fields of a batch share."""
+"""Place of each sequence in its row: the geometry that all fields of a batch share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SequenceLayout:
     """The sequences of some rows, in the order of their rows and of their places in them.
 
     Attributes:
-        shape: What a row has room for.
+        shape: Capacity of a row.
         num_rows: Number of rows; some may be empty.
         samples: Number of the sample that each sequence is, int64[num_sequences].
         rows: The row of each sequence, int64[num_sequences], not falling.
@@ -46,7 +46,7 @@ class SequenceLayout:
         Args:
             packs: Numbers of the samples of each row.
             lengths: By axis, the length of every sample that there is, int64[num_samples].
-            shape: What a row has room for.
+            shape: Capacity of a row.
         """
         samples, depths = packs.own_values, packs.lengths
         rows = np.repeat(np.arange(len(packs)), depths)
@@ -57,7 +57,7 @@ class SequenceLayout:
         return cls(shape, len(packs), samples, rows, slots, lengths=own, begins=begins)
 
     def targets(self, axis: str) -> Int64:
-        """Where the elements of all sequences go in an array [num_rows · capacity], int64[num_elements]."""
+        """Destinations of the elements of all sequences in an array [num_rows · capacity], int64[num_elements]."""
         if axis not in self._targets:
             capacity, lengths = self.shape.capacity_of(axis), self.lengths[axis]
             if self.shape.leads(axis):
@@ -72,7 +72,7 @@ class SequenceLayout:
         """Places in rows of elements that are counted from the start of their sequence.
 
         Args:
-            axis: What is counted.
+            axis: Axis that is counted.
             within: Place in its sequence of each, int[num_places, …] or a number.
             sequences: The sequence of each, int64[num_places]; by default one for each sequence in turn.
         """

@@ -11,7 +11,7 @@ from abele.arrays import Array
 from abele.errors import PackedDataError, PaddingError
 
 DECK_MASK_VALUE = -1000.0
-"""What is added to masked scores in float16. Source: deck 004, "Adjusting the model"."""
+"""Number added to masked scores in float16. Source: deck 004, "Adjusting the model"."""
 
 
 def block_mask(
@@ -47,10 +47,10 @@ def block_mask(
 def additive_mask(
     mask: npt.NDArray[np.bool_], *, value: float = DECK_MASK_VALUE, dtype: npt.DTypeLike = np.float16
 ) -> Array:
-    """What is added to scores: 0 where a mask is True, ``value`` elsewhere.
+    """Array to add to scores: 0 where a mask is True, ``value`` elsewhere.
 
     Args:
-        mask: What is seen, bool[…].
+        mask: True for elements that see each other, bool[…].
         value: A number, or minus infinity.
         dtype: Type of the scores.
 

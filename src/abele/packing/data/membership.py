@@ -1,4 +1,4 @@
-"""Whether packs fit samples and rows: checked once, before anything is gathered."""
+"""Check that packs fit samples and rows, once, before anything is gathered."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def checked_packs(packs: Packs, samples: Samples, shape: RowShape, *, partial: b
     """The members of packs that fit.
 
     Args:
-        packs: What lies together.
-        samples: What is packed.
-        shape: What a row has room for.
+        packs: Items that lie together.
+        samples: Samples to pack.
+        shape: Capacity of a row.
         partial: True if packs may leave samples out, as those of one rank do.
 
     Raises:

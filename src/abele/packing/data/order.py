@@ -1,4 +1,4 @@
-"""In which order the packs of an epoch are trained on, and by which rank."""
+"""Order of packs in an epoch, and their division among ranks."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class PackOrder:
     the ranks of a step never share a pack and have equal numbers of batches.
 
     Attributes:
-        num_packs: How many there are.
+        num_packs: Number of packs.
         batch_size: Packs of a batch, on each rank.
         shuffle: True for another order in each epoch.
         seed: Of the orders.
         rank: Number of this rank.
-        num_ranks: How many there are.
+        num_ranks: Number of ranks.
         drop_last: True to leave out packs that make no whole step, others in each epoch if they are shuffled. False to
             fill the last step up with empty packs, whose number is ``num_packs``.
 
@@ -72,7 +72,7 @@ class PackOrder:
         return whole.reshape(self.num_batches, self.num_ranks, self.batch_size)[:, self.rank]
 
     def state(self, epoch: int, batches_done: int) -> dict[str, int]:
-        """What another process needs to go on after some batches of an epoch, as plain numbers."""
+        """Position after some batches of an epoch, as the plain numbers with which another process goes on."""
         return {
             "epoch": epoch,
             "batches_done": batches_done,

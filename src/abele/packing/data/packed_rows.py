@@ -26,9 +26,9 @@ class PackedRows:
     Gathering is by arrays: a batch costs a few passes over its elements, whatever the number of its samples.
 
     Args:
-        samples: What is packed.
-        packs: Which samples lie together; row ``i`` is pack ``i``.
-        shape: What a row has room for.
+        samples: Samples to pack.
+        packs: Samples that lie together; row ``i`` is pack ``i``.
+        shape: Capacity of a row.
         partial: True if packs may leave samples out.
 
     Raises:
@@ -61,7 +61,7 @@ class PackedRows:
         return self.take(rows)
 
     def layout(self, rows: npt.ArrayLike) -> SequenceLayout:
-        """Where the sequences of some rows lie.
+        """Places of the sequences of some rows.
 
         Args:
             rows: Their numbers, int[num_rows]. ``len(self)`` stands for a row without sequences, with which batches are
@@ -78,7 +78,7 @@ class PackedRows:
         return SequenceLayout.of(chosen, self.samples.lengths_by_axis, self.shape)
 
     def take(self, rows: npt.ArrayLike) -> Batch:
-        """Arrays by name, each [num_rows, …]: the fields of the samples, then what is derived.
+        """Arrays by name, each [num_rows, …]: the fields of the samples, then derived arrays.
 
         Args:
             rows: Their numbers, int[num_rows]; ``len(self)`` for an empty row.

@@ -12,11 +12,11 @@ from abele.packing.solve import Method, pack_items
 
 
 def sizes_of(samples: Samples, shape: RowShape) -> Int64:
-    """What a packer has to count for each sample.
+    """Sizes of samples as a packer counts them.
 
     Args:
-        samples: What is packed.
-        shape: What a row has room for.
+        samples: Samples to pack.
+        shape: Capacity of a row.
 
     Returns:
         int64[num_samples], or [num_samples, num_axes] in the order of ``shape.axes`` where there are several. A sample
@@ -35,9 +35,9 @@ def pack_rows(samples: Samples, shape: RowShape, *, method: Method = "lpfhp", se
     """Pack samples into rows.
 
     Args:
-        samples: What is packed.
-        shape: What a row has room for.
-        method: How; as of :func:`abele.packing.pack`.
+        samples: Samples to pack.
+        shape: Capacity of a row.
+        method: Method of packing, as of :func:`abele.packing.pack`.
         seed: Shuffles samples of equal size, and packs. Another seed gives other neighbours.
 
     Raises:

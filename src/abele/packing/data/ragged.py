@@ -18,8 +18,8 @@ class Ragged:
     """Sequences by number: sequence ``i`` is ``values[offsets[i]:offsets[i + 1]]``.
 
     Attributes:
-        values: What all of them hold, array[total, …]; it may be mapped from a file, and may have gaps at its ends.
-        offsets: Where each sequence begins, and where the last one ends; int64[num_sequences + 1], not falling.
+        values: Elements of all sequences, array[total, …]; it may be mapped from a file, and may have gaps at its ends.
+        offsets: First element of each sequence, and the end of the last; int64[num_sequences + 1], not falling.
 
     Raises:
         SampleLengthError: Offsets that fall, or leave ``values``.
@@ -145,7 +145,7 @@ class Ragged:
 
 
 def offsets_of(lengths: Array) -> Int64:
-    """Where sequences of these lengths begin, and where the last ends; int64[num_sequences + 1]."""
+    """First element of each sequence of these lengths, and the end of the last; int64[num_sequences + 1]."""
     if lengths.ndim != 1 or lengths.dtype.kind not in "iu":
         raise TypeMismatchError(
             f"lengths are whole numbers in one dimension, got {lengths.dtype}{list(lengths.shape)}",

@@ -15,7 +15,7 @@ from abele.packing.data.fields import TOKENS
 
 @dataclass(frozen=True)
 class RowShape:
-    """What every row has room for, so that all batches have the same shapes.
+    """Capacity of every row, so that all batches have the same shapes.
 
     Attributes:
         capacity: Elements of each axis; a number alone is that of ``tokens``.
@@ -84,7 +84,7 @@ class RowShape:
         """The capacity that a packer has to keep to, in the measure of :meth:`needs`.
 
         Args:
-            axis: Which; None for the first.
+            axis: Name of the axis; None for the first.
         """
         axis = self.axes[0] if axis is None else axis
         held_back = self.spare.get(axis, 0) + (self.depth if self.leads(axis) else 0)
@@ -92,7 +92,7 @@ class RowShape:
         return int((self.capacity_of(axis) - held_back) // step * step)
 
     def needs(self, lengths: npt.ArrayLike, axis: str | None = None) -> Int64:
-        """What a packer has to count for sequences of these lengths, int64[num_sequences].
+        """Sizes of sequences of these lengths as a packer counts them, int64[num_sequences].
 
         That is the lengths themselves, rounded up to the alignment, less the first token where it lies elsewhere.
 

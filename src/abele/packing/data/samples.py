@@ -1,4 +1,4 @@
-"""Samples in ragged storage: columns by name, and what they are."""
+"""Samples in ragged storage: columns by name, and their recipe."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from abele.words import counted
 
 @dataclass(frozen=True)
 class Recipe:
-    """What samples of a task are made of, and what rows of them say beside.
+    """Fields of a task's samples, and the arrays that its rows have beside them.
 
     Attributes:
         fields: By name. Columns of samples that have none here are tokens where they are ragged, and otherwise have one
@@ -38,7 +38,7 @@ class Samples:
     Args:
         columns: By name: a :class:`Ragged` or a list of arrays for what runs along an axis, an array [num_samples, …]
             for what each sequence has one of.
-        recipe: What they are.
+        recipe: Fields and derived arrays of the samples.
 
     Raises:
         SampleLengthError: No samples at all; columns of another number of samples; fields of one axis that disagree in
@@ -97,7 +97,7 @@ class Samples:
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """What samples have some number of; the first is that of the first column that has one."""
+        """Axes of these samples; the first is that of the first column with an axis."""
         return tuple(self.lengths_by_axis)
 
     @property
@@ -120,7 +120,7 @@ class Samples:
 
     @property
     def recipe(self) -> Recipe:
-        """What these samples are."""
+        """Recipe of these samples: fields and derived arrays."""
         return Recipe(self.fields, self.derive)
 
     def take(self, numbers: npt.ArrayLike) -> Samples:
@@ -204,7 +204,7 @@ def _common_length(columns: Mapping[str, Ragged | Array]) -> int:
 
 
 def _sharing_offsets(columns: Mapping[str, Ragged | Array]) -> dict[str, Ragged | Array]:
-    """Columns of which those with equal offsets have them in common: what is reckoned of them is reckoned once."""
+    """Columns, with offsets shared between those that have equal ones: results of offsets are computed once."""
     known: list[Ragged] = []
     shared: dict[str, Ragged | Array] = {}
     for name, column in columns.items():

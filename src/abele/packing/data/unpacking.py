@@ -19,7 +19,7 @@ def unpack_elements(
     """Values of elements (tokens, frames) by sample.
 
     Args:
-        values: What a model gave for each element of some rows, [num_rows, capacity, …]; an array or a tensor.
+        values: Results of a model for each element of some rows, [num_rows, capacity, …]; an array or a tensor.
         batch: The batch that it was given, with ``samples``, ids and positions.
         ids: Name of the sequence ids in the batch.
         positions: Name of the positions in the batch, counted from 0.
@@ -65,7 +65,7 @@ def unpack_sequences(values: Any, batch: Mapping[str, Any]) -> tuple[Int64, Arra
     """Values of sequences (classes, scores) by sample.
 
     Args:
-        values: What a model gave for each sequence of some rows, [num_rows, depth, …].
+        values: Results of a model for each sequence of some rows, [num_rows, depth, …].
         batch: The batch that it was given, with ``samples``.
 
     Returns:
@@ -90,7 +90,7 @@ class Collected:
     """Results of many batches, until there is one for each sample.
 
     Args:
-        num_samples: How many there are.
+        num_samples: Number of samples.
     """
 
     def __init__(self, num_samples: int) -> None:

@@ -1,4 +1,4 @@
-"""What rows of a task look like: language models, BERT, question answering, classification, speech, graphs."""
+"""Recipes for the rows of tasks: language models, BERT, question answering, classification, speech, graphs."""
 
 from abele.packing.tasks.bert import Masking, bert_pretraining, bert_pretraining_recipe, masked_words, token_labels
 from abele.packing.tasks.fine_tuning import (

@@ -23,7 +23,7 @@ PREDICTIONS = "predictions"
 
 @dataclass(frozen=True, kw_only=True)
 class Masking:
-    """Which tokens are masked, and what is put in their place.
+    """Choice of masked tokens, and their replacements.
 
     Attributes:
         mask_id: The id of the mask.
@@ -54,11 +54,11 @@ class Masking:
 
 
 def masked_words(ids: Ragged, masking: Masking, seed: int | tuple[int, ...] = 0) -> dict[str, Ragged]:
-    """Token ids with some of them masked, where these are, and what they were.
+    """Token ids with some masked, the places of those, and their ids before.
 
     Args:
         ids: Token ids of each sequence.
-        masking: What is masked.
+        masking: Choice of masked tokens.
         seed: Of the choice; ``(seed, epoch)`` masks other words in each epoch.
 
     Returns:
@@ -145,7 +145,7 @@ def bert_pretraining(
 
     Args:
         ids: Token ids of each pair of sentences, CLS first.
-        masking: What is masked.
+        masking: Choice of masked tokens.
         token_type_ids: 0 and 1 for the first and second sentence of each; None for 0 alone.
         next_sentence_labels: A class for each sequence, int[num_samples]; None to leave that task out.
         padding_id: The id of padding.

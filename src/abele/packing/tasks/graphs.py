@@ -109,7 +109,7 @@ def as_one_graph(batch: Mapping[str, Any], recipe: Recipe) -> Batch:
 
     Args:
         batch: Arrays of rows of graphs, as rows of ``recipe`` have them.
-        recipe: What they are; ``samples.recipe``.
+        recipe: Fields and derived arrays; ``samples.recipe``.
 
     Returns:
         Arrays of nodes [rows · nodes, …] and edges [rows · edges, …]; ``edge_index`` int64[2, rows · edges]; ``batch``,

@@ -28,7 +28,7 @@ IGNORE = -100
 
 
 def basic_derived() -> dict[str, Derived]:
-    """What all tasks on tokens derive: ids, positions, lengths and numbers of samples."""
+    """Arrays that all tasks on tokens derive: ids, positions, lengths and sample numbers."""
     return {
         "position_ids": PositionIds(),
         "sequence_ids": SequenceIds(),
@@ -91,12 +91,12 @@ def own_token_labels(ids: Ragged | Array, *, ignore: int = IGNORE) -> Ragged:
 
 
 def shifted_labels(labels: npt.ArrayLike, sequence_ids: npt.ArrayLike, *, ignore: int = IGNORE) -> Array:
-    """Labels of the next token for rows that are packed already, such as those that another program wrote.
+    """Labels of the next token for rows that are packed already, such as the rows of another program.
 
     Args:
         labels: A label for each token, int[…, length].
         sequence_ids: The sequence of each token, 0 for padding, int[…, length].
-        ignore: What the last token of a sequence, and padding, have.
+        ignore: Label of the last token of a sequence, and of padding.
 
     Returns:
         The same shape: the label at the next place, where that belongs to the same sequence.
@@ -123,7 +123,7 @@ def _ragged(ids: Ragged | Any) -> Ragged:
 
 
 def _signed(values: Array, ignore: int) -> Array:
-    """Values in a type that holds negative numbers, if the label that is ignored is one."""
+    """Values in a type with negative numbers, if the ignored label is negative."""
     if ignore < 0 and (values.dtype.kind == "u" or not np.can_cast(np.min_scalar_type(ignore), values.dtype)):
         return values.astype(np.int64)
     return values

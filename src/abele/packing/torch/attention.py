@@ -15,7 +15,7 @@ def attention_mask(
     dtype: torch.dtype | None = None,
     value: float = DECK_MASK_VALUE,
 ) -> torch.Tensor:
-    """Which elements of a row see which, for ``scaled_dot_product_attention``.
+    """Mask of the elements of a row that see each other, for ``scaled_dot_product_attention``.
 
     Made in the model it costs a comparison instead of a transfer of [rows, length, length]. Padding sees padding, so
     that no softmax is of nothing.
@@ -24,7 +24,7 @@ def attention_mask(
         sequence_ids: The sequence of each element, 0 for padding; int[rows, length].
         causal: True if no element may see those after itself; the elements of a sequence lie in their own order.
         dtype: None for a boolean mask; otherwise one to be added to scores of this type.
-        value: What is added where nothing is seen.
+        value: Number added where nothing is seen.
 
     Returns:
         [rows, 1, length, length], for all heads.
@@ -50,7 +50,7 @@ def attention_mask(
 
 
 def at_places(hidden: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-    """What lies at some places of each row.
+    """Elements at some places of each row.
 
     Args:
         hidden: Values of a row's elements, [rows, length, features].

@@ -37,7 +37,7 @@ class PackedCtcLoss(nn.Module):
         longest_labels: Labels of an utterance at most; None for a whole row.
         blank: The label of the blank.
         by_label: True to divide the loss of an utterance by the number of its labels, as PyTorch's ``mean`` does.
-        num_sequences: What the sum over utterances is divided by; None for the number of those that are there.
+        num_sequences: Divisor of the sum over utterances; None for the number of those that are there.
     """
 
     def __init__(

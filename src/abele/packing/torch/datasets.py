@@ -57,9 +57,9 @@ class LazyPackedDataset(Dataset[Row]):
 
     Args:
         data: Gives sample ``i`` as a mapping from names to arrays or numbers; ``__getitems__`` is used if it has one.
-        packs: Which samples lie together, by their lengths.
-        shape: What a row has room for.
-        recipe: What samples are; names that it does not have are left out.
+        packs: Samples that lie together, by their lengths.
+        shape: Capacity of a row.
+        recipe: Fields of the samples; names that it does not have are left out.
 
     Raises:
         PackMembersError: Packs deeper than rows, or that name a sample that there is not.

@@ -12,7 +12,7 @@ from abele.packing.data.order import PackOrder
 
 
 class _Epochs:
-    """Which epoch an iteration is of, and where it begins."""
+    """Epoch of an iteration, and the batch that it begins with."""
 
     def __init__(self, order: PackOrder) -> None:
         self.order = order
@@ -35,7 +35,7 @@ class _Epochs:
         self._begin = done
 
     def state_dict(self, batches_done: int) -> dict[str, int]:
-        """What :meth:`load_state_dict` takes.
+        """State that :meth:`load_state_dict` takes.
 
         Args:
             batches_done: Batches of this epoch that were trained on. A sampler cannot know: loaders ask it for batches
@@ -115,7 +115,7 @@ class PackedLoader(DataLoader[Any]):
         self._done = 0
 
     def state_dict(self) -> dict[str, int]:
-        """Where an iteration is: the batch that it gave last counts as done."""
+        """Position of an iteration; the last batch that it gave counts as done."""
         return self.packs.state_dict(self._done)
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:

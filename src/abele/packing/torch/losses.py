@@ -1,4 +1,4 @@
-"""Losses by which each sequence counts alike, whatever its length and however many share its row.
+"""Losses with equal weight for each sequence, whatever its length and its companions in a row.
 
 All are ordinary PyTorch, so they are recorded as part of a model. What they give is the loss to train on: for PopTorch,
 ``poptorch.identity_loss(loss, reduction="none")`` says so.
@@ -29,7 +29,7 @@ def mean_by_sequence(
         counted: True for elements that count, bool[rows, length].
         sequence_ids: The sequence of each element, 1 to depth, 0 for padding; int[rows, length].
         depth: Sequences of a row at most.
-        num_sequences: What the sum over sequences is divided by; None for the number of sequences that have a counted
+        num_sequences: Divisor of the sum over sequences; None for the number of sequences that have a counted
             element. Where gradients of several micro-batches are averaged, sequences of a micro-batch with few of them
             would count more by that; the mean number of sequences of a micro-batch makes all count alike.
 
@@ -50,7 +50,7 @@ def _divided(total: torch.Tensor, there: torch.Tensor, num_sequences: float | No
 
 
 class _SequenceLoss(nn.Module):
-    """What losses by sequence have in common.
+    """Base of losses by sequence.
 
     Args:
         num_sequences: As of :func:`mean_by_sequence`.
@@ -124,8 +124,8 @@ class SequenceScoreLoss(_SequenceLoss):
         """The loss.
 
         Args:
-            scores: What a model gives, [rows, depth].
-            labels: What is right, [rows, depth].
+            scores: Outputs of a model, [rows, depth].
+            labels: Right values, [rows, depth].
             sequence_lengths: 0 for sequences that are not there, int[rows, depth].
         """
         there = sequence_lengths > 0

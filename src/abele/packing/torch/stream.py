@@ -1,4 +1,4 @@
-"""Rows of samples that come one by one and whose number nobody knows: an iterable data set."""
+"""Rows of samples that come one by one, in unknown number: an iterable data set."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class PackedStream(IterableDataset[Row]):
     Args:
         samples: Mappings from names to arrays or numbers: anything that can be iterated anew in each epoch, or a
             function of the epoch that gives such a thing.
-        shape: What a row has room for.
-        recipe: What samples are; names that it does not have are left out.
+        shape: Capacity of a row.
+        recipe: Fields of the samples; names that it does not have are left out.
         window: Samples that are packed together.
-        method: How; as of :func:`abele.packing.pack`.
+        method: Method of packing, as of :func:`abele.packing.pack`.
         seed: Shuffles samples of equal size and the packs of a window, otherwise in each epoch; None to leave them.
         rank, num_ranks: Number of this rank among how many.
 

@@ -1,4 +1,4 @@
-"""Networks: what they are made of, how they are built, checked, compared, printed and read."""
+"""Networks: their parts, and how they are built, checked, compared, printed and read."""
 
 from abele.parallel.network.builder import BlockBuilder, NetworkBuilder, RegionBuilder
 from abele.parallel.network.frozen import Dense, FrozenDict

@@ -93,7 +93,7 @@ def attribute_text(value: Any, data: Data) -> str:
 
 
 def _record_text(record: Any, data: Data) -> str:
-    """A dataclass: its name, and the fields that are not what they are by default."""
+    """A dataclass: its name, and the fields that differ from their defaults."""
     parts = []
     for f in fields(record):
         value = getattr(record, f.name)

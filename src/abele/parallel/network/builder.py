@@ -66,7 +66,7 @@ class BlockBuilder:
         self.root.bounds.append(AllowedRange(value, limit, exception, what, self._origin, lowest))
 
     def read(self, value: Value) -> Value:
-        """What ``value`` is called here: itself, or the parameter through which it enters a region."""
+        """Value under which ``value`` is known here: itself, or the parameter through which it enters a region."""
         return value
 
     # --- values -------------------------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ class BlockBuilder:
             self._origin, self._stage, self._place, self._hint = before
 
     def emit(self, kind: str, inputs: Iterable[Value], shape: Sequence[int], dtype: Any, **attrs: Any) -> Value:
-        """Append an op with one output, or take what it simplifies to; returns the output."""
+        """Append an op with one output, or its simpler form; returns the output."""
         return self.emit_many(kind, inputs, [(tuple(shape), dtype)], **attrs)[0]
 
     def emit_like(self, kind: str, inputs: Iterable[Value], like: Value, **attrs: Any) -> Value:
@@ -166,7 +166,7 @@ class BlockBuilder:
         regions: tuple[OpBlock, ...] = (),
         **attrs: Any,
     ) -> tuple[Value, ...]:
-        """Append an op with any number of outputs, given as (shape, type), or what it simplifies to; returns them."""
+        """Append an op with any number of outputs, given as (shape, type), or its simpler form; returns them."""
         made = tuple(self.value(shape, dtype) for shape, dtype in outputs)
         read = tuple(map(self.read, inputs))
         if self._hint is not None and _is_planned(kind):
@@ -174,7 +174,7 @@ class BlockBuilder:
         return self.simplified(NetworkOp(kind, read, made, FrozenDict(attrs), self._origin, regions))
 
     def simplified(self, op: NetworkOp) -> tuple[Value, ...]:
-        """What an op that reads values of this block comes to: something simpler, or it is appended."""
+        """Results of an op that reads values of this block: something simpler, or the op appended."""
         from abele.parallel.registry import RULES
 
         rule = RULES.get(op.kind)
@@ -212,7 +212,7 @@ class BlockBuilder:
         self._defined.update(values)
 
     def copy(self, op: NetworkOp, values: Mapping[Value, Value]) -> tuple[Value, ...]:
-        """Append a copy of an op of another block, reading ``values`` in place of what it reads; see :meth:`emit`."""
+        """Append a copy of an op of another block, with ``values`` in place of its operands; see :meth:`emit`."""
         made = tuple(Value(v.shape, v.dtype, v.name, self._stage, self._place) for v in op.outputs)
         read = tuple(self.read(values[v]) for v in op.inputs)
         return self.simplified(NetworkOp(op.kind, read, made, op.attrs, self._origin, op.regions))
@@ -221,7 +221,7 @@ class BlockBuilder:
         """Append copies of the ops of a block, and give its results.
 
         Args:
-            block: What to copy.
+            block: Block to copy.
             arguments: A value for each parameter.
         """
         values = dict(zip(block.parameters, arguments, strict=True))
@@ -273,7 +273,7 @@ class NetworkBuilder(BlockBuilder):
         """A builder that goes on from ``net``; its values stay the same objects.
 
         Args:
-            net: What there is.
+            net: Network to continue.
             ops: True to start with its ops; False for a pass that makes them anew.
         """
         made = cls()

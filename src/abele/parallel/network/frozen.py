@@ -71,7 +71,7 @@ class Dense:
 
     @cached_property
     def key(self) -> tuple[Any, ...]:
-        """What two equal constants have in common: type, shape and bits."""
+        """Key of equal constants: type, shape and bits."""
         every = self.contents.size and not any(self.contents.strides)
         bits = self.contents.reshape(-1)[:1] if every else self.contents
         return (self.contents.dtype.name, self.contents.shape, bool(every), np.ascontiguousarray(bits).tobytes())

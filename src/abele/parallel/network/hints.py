@@ -11,10 +11,10 @@ class ConvGroup:
     """Convolutions that are planned together.
 
     Attributes:
-        number: Which of the network's groups; 0 where its members are one op already.
+        number: Number of the network's group; 0 where its members are one op already.
         plan_type: ``parallel``: at the same time, each on tiles of its own; ``serial``: one after the other on all.
         reserved_tiles: Tiles that each has at least.
-        back_off: How much longer the longest may take than the shortest, as a proportion.
+        back_off: Proportion by which the longest may take longer than the shortest.
     """
 
     number: int = 0
@@ -34,7 +34,7 @@ class ConvGroup:
 
 @dataclass(frozen=True)
 class PlanHint:
-    """How one op is planned, where that differs from the others. Results do not depend on it but for their rounding.
+    """Planning of one op where it differs from that of the others. Results change by their rounding alone.
 
     Attributes:
         proportion: Share of a tile's memory that it plans with; None for that of the others.
@@ -50,7 +50,7 @@ class PlanHint:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What it says, as the libraries name it."""
+        """Options of the hint, under the libraries' names."""
         said = {"available_memory_proportion": self.proportion, "partials_type": self.partials}
         given = {name: value for name, value in said.items() if value is not None}
         return given | ({"enable_conv_dithering": True} if self.dithered else {})

@@ -50,14 +50,14 @@ class Network:
         accumulators: State that is zero at the start of every step: sums over its micro-batches.
         seed: The u32[2] state of random ops, if there are any.
         ops: In an order in which every value is made before it is read.
-        outputs: What the model returns.
+        outputs: Results of the model.
         updates: For each parameter or state that changes, the value that it holds afterwards.
         changed_inputs: For an input that the model changes, what it holds afterwards.
         gradients: The gradient of the loss by each trained parameter, once the network is differentiated.
         loss: The scalar to differentiate, if there is one.
         wide: Integers that have 64 bits in the model and 32 on the device.
         bounds: Ranges in which integer values must lie.
-        num_random: How many random modifiers are in use.
+        num_random: Number of random modifiers in use.
     """
 
     inputs: tuple[Value, ...] = ()
@@ -107,7 +107,7 @@ class Network:
 
     @property
     def results(self) -> tuple[Value, ...]:
-        """What a run has to compute: outputs, updates, changed inputs and gradients."""
+        """Values that a run has to compute: outputs, updates, changed inputs and gradients."""
         return (
             *self.outputs,
             *self.updates.values(),
@@ -122,7 +122,7 @@ class Network:
 
     @cached_property
     def functions(self) -> tuple[NetworkFunction, ...]:
-        """The functions that are called, each before those that call it."""
+        """Functions that are called, each before its callers."""
         return functions_of(self.ops)
 
     def walk(self) -> Iterator[NetworkOp]:
@@ -196,7 +196,7 @@ def differentiable(ops: Iterable[NetworkOp], sources: Iterable[Value]) -> set[Va
 
 
 def functions_of(ops: Iterable[NetworkOp]) -> tuple[NetworkFunction, ...]:
-    """The functions that ops call, directly or not, each before those that call it."""
+    """Functions that ops call, directly or not, each before its callers."""
     found: dict[NetworkFunction, None] = {}
 
     def visit(inner: Iterable[NetworkOp]) -> None:

@@ -17,7 +17,7 @@ class NetworkOp:
     """One operation.
 
     Attributes:
-        kind: Which rule of :mod:`abele.parallel.registry` gives its meaning.
+        kind: Name of the rule of :mod:`abele.parallel.registry` that gives its meaning.
         inputs: Values that it reads.
         outputs: Values that it makes; any number.
         attrs: Numbers, tuples, strings and functions that it is configured with.
@@ -39,17 +39,17 @@ class NetworkOp:
 
     @property
     def stage(self) -> Stage:
-        """The stage of what it makes."""
+        """Stage of its results."""
         return self.outputs[0].stage if self.outputs else Stage.FORWARD
 
     @property
     def place(self) -> Place | None:
-        """The place of what it makes, if it makes something."""
+        """Place of its results, if it has some."""
         return self.outputs[0].place if self.outputs else None
 
     @property
     def hint(self) -> PlanHint | None:
-        """What the model's author says about how it is planned."""
+        """Hint of the model's author on how the op is planned."""
         said = self.attrs.get("hint")
         return said if isinstance(said, PlanHint) else None
 
@@ -61,7 +61,7 @@ class NetworkOp:
 
     @property
     def blocks(self) -> tuple[OpBlock, ...]:
-        """Every block that running it may run: its regions, or the body of what it calls."""
+        """Every block that it may run: its regions, or the body of the function that it calls."""
         called = self.function
         return self.regions if called is None else (called.body, *self.regions)
 
@@ -73,7 +73,7 @@ class NetworkOp:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class OpBlock:
-    """Ops in order, isolated from what is around them.
+    """Ops in order, isolated from the values around them.
 
     Attributes:
         parameters: Values that enter.
@@ -99,7 +99,7 @@ class NetworkFunction:
 
     Attributes:
         name: Unique in a network.
-        body: What a call runs.
+        body: Block that a call runs.
         count: Number of random modifiers that one call uses up.
     """
 

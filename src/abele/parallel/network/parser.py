@@ -176,7 +176,7 @@ class _TextReader:
 
     def _op(self, scope: _Scope, stage: Stage) -> NetworkOp:
         tokens = self.tokens
-        # What an op makes is visible below it, not in its own operands.
+        # An op's results are visible below it, not in its own operands.
         made = _Scope()
         outputs: list[Value] = []
         start = tokens.peek()
@@ -286,7 +286,7 @@ class _TextReader:
 
 
 def _origin(comment: str) -> DebugRecord:
-    """Where an op comes from, from the comment after it."""
+    """Origin of an op, read from the comment after it."""
     # A comment is only that: what does not look like an origin is ignored, not an error.
     match = _ORIGIN.fullmatch(comment)
     if match is None or not match["name"]:

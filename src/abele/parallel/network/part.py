@@ -72,7 +72,7 @@ class ValuePart:
 
     @staticmethod
     def whole(shape: Shape) -> ValuePart:
-        """All of a value."""
+        """Part that is all of a value."""
         return ValuePart(tuple(map(whole_digits, shape)))
 
     @property
@@ -82,7 +82,7 @@ class ValuePart:
 
     @property
     def shape(self) -> Shape:
-        """How many indices of each dimension are in the part."""
+        """Number of indices of each dimension that are in the part."""
         return tuple(math.prod(d.count for d in digits) for digits in self.dims)
 
     @property
@@ -102,7 +102,7 @@ class ValuePart:
         )
 
     def union(self, other: ValuePart) -> ValuePart:
-        """A part that has what either has, and perhaps more."""
+        """A part that covers both, and perhaps more."""
         return ValuePart(tuple(map(_either, self.dims, other.dims)))
 
     def reshaped(self, old: Shape, new: Shape) -> ValuePart:

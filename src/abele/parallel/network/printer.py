@@ -47,7 +47,7 @@ def op_text(op: NetworkOp) -> str:
 
 
 class _ValueNames:
-    """What values are called in one block: their own name where it is plain and not taken, else a number."""
+    """Names of values in one block: their own name where it is plain and not taken, else a number."""
 
     def __init__(self, wide: Collection[Value] = ()) -> None:
         self._names: dict[Value, str] = {}
@@ -56,7 +56,7 @@ class _ValueNames:
         self._wide = wide
 
     def define(self, value: Value) -> str:
-        """The name of a value that is made or enters now, with the name that it carries if that is another."""
+        """Name for a value that is made or enters now, followed by its own name if that differs."""
         if _PLAIN_NAME.fullmatch(value.name) and value.name not in self._taken:
             self._taken.add(value.name)
             self._names[value] = f"%{value.name}"
@@ -81,7 +81,7 @@ class _ValueNames:
 
 
 def _stranger(value: Value) -> str:
-    """A value that is not made in the block that reads it, which the verifier refuses."""
+    """Text for a value made outside the block that reads it; the verifier refuses it."""
     return f"undefined.{value.name}" if _PLAIN_NAME.fullmatch(value.name) else "undefined"
 
 
@@ -154,7 +154,7 @@ def _region_names(op: NetworkOp) -> list[str]:
 
 
 def _origin(debug: DebugRecord, shown: bool) -> str:
-    """Where an op comes from, as a comment: its name, file and line, and the module's label."""
+    """Origin of an op as a comment: its name, file and line, and the module's label."""
     if not shown or not debug.full_name:
         return ""
     label = f" in {debug.text}" if debug.text else ""

@@ -71,7 +71,7 @@ class _Numbering:
 
 
 def op_key(op: NetworkOp, read: Callable[[Sequence[Value]], Key], made: Key) -> Key:
-    """What an op is, given keys of what it reads and makes."""
+    """Key of an op, from keys of the values that it reads and makes."""
     return (op.kind, read(op.inputs), made, attributes_key(op.attrs), tuple(map(block_key, op.regions)))
 
 

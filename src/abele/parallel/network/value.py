@@ -1,4 +1,4 @@
-"""Values: the tensors that flow between ops, with the stage of a step and the place that they belong to."""
+"""Values: the tensors that flow between ops, with their stage of a step and their place."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Stage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where and when a value is made.
+    """Place and time at which a value is made.
 
     Attributes:
         ipu: Number of the IPU among those of a replica.
@@ -59,7 +59,7 @@ class Value:
         dtype: Element type.
         name: A telling name, such as the parameter's; may be empty.
         stage: The part of a training step that makes it.
-        place: Where it is made.
+        place: Place at which it is made.
     """
 
     shape: Shape

@@ -1,4 +1,4 @@
-"""Checkpoints: stretches whose backward pass computes them again from what they read, and keeps nothing else."""
+"""Checkpoints: stretches whose backward pass computes them again from their operands alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def checkpoint(net: BlockBuilder, body: Callable[[BlockBuilder], Sequence[Value]
     """The results of a body, which the backward pass computes again.
 
     Args:
-        net: What to extend.
+        net: Network or block to extend.
         body: Takes the builder of the stretch; gives its results.
     """
     region = RegionBuilder(net)
@@ -43,7 +43,7 @@ class Checkpoint(OpRule):
     depends_on_operands_alone = False
 
     def types(self, op: NetworkOp) -> Types:
-        """Those of the body's results."""
+        """Types of the body's results."""
         require(len(op.regions) == 1, f"it has one body, not {len(op.regions)}")
         parameters = op.regions[0].parameters
         require(

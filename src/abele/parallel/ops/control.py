@@ -31,7 +31,7 @@ Body = Callable[..., Sequence[Value]]
 """Builds a body: takes the builder of the region and its own values, and gives the results."""
 
 _TRIP_FACTOR = 0x9E3779B1
-"""What a trip adds to the random state, so that near trips and near micro-batches draw differently."""
+"""Number that a trip adds to the random state, so that near trips and near micro-batches draw differently."""
 
 
 def call(
@@ -40,8 +40,8 @@ def call(
     """The results of a function.
 
     Args:
-        net: What to extend.
-        function: What to run.
+        net: Network or block to extend.
+        function: Function to run.
         arguments: A value for each parameter.
         random: First modifier of its random ops, which take ``function.num_random``.
     """
@@ -50,10 +50,10 @@ def call(
 
 
 def loop(net: BlockBuilder, count: int, initial: Sequence[Value], body: Body) -> tuple[Value, ...]:
-    """What values become when a body makes new ones of them ``count`` times.
+    """Values after ``count`` trips of a body, each of which makes new ones.
 
     Args:
-        net: What to extend.
+        net: Network or block to extend.
         count: Trips.
         initial: Values before the first trip.
         body: Takes the builder, the number of the trip (i32) and the values; gives as many of the same types.
@@ -71,10 +71,10 @@ def loop(net: BlockBuilder, count: int, initial: Sequence[Value], body: Body) ->
 def while_(
     net: BlockBuilder, initial: Sequence[Value], condition: Callable[..., Value], body: Body
 ) -> tuple[Value, ...]:
-    """What values become when a body makes new ones of them for as long as a condition holds.
+    """Values after the trips of a body for as long as a condition holds.
 
     Args:
-        net: What to extend.
+        net: Network or block to extend.
         initial: Values before the first trip.
         condition: Takes the builder and the values; gives a bool.
         body: As of :func:`loop`.
@@ -159,11 +159,11 @@ def split_label(label: str) -> tuple[str, str]:
 
 
 def body_of(op: NetworkOp, names: Sequence[str] | None = None) -> OpBlock:
-    """What a ``call`` runs: the body of its function, with the modifiers and module path of the call.
+    """Body that a ``call`` runs: that of its function, with the modifiers and module path of the call.
 
     Args:
         op: The call.
-        names: What parameters are called; as the operands when left out.
+        names: Names of the parameters; those of the operands when left out.
     """
     assert op.function is not None
     called = tuple(v.name for v in op.inputs) if names is None else tuple(names)
@@ -185,7 +185,7 @@ class CallRule(OpRule):
     depends_on_operands_alone = False
 
     def types(self, op: NetworkOp) -> Types:
-        """Those of the function's results."""
+        """Types of the function's results."""
         function: NetworkFunction = op.attrs["function"]
         _fit(f"@{function.name}", function.body, op.inputs)
         return [v.type for v in function.body.results]
@@ -215,7 +215,7 @@ def _fit(what: str, block: OpBlock, inputs: Sequence[Value]) -> None:
 
 
 class Looping(OpRule):
-    """What counted and conditional loops have in common: carried values, and others that do not change."""
+    """Base of counted and conditional loops: carried values, and others that do not change."""
 
     operands = (0, None)
     folds = False
@@ -223,7 +223,7 @@ class Looping(OpRule):
     depends_on_operands_alone = False
 
     def types(self, op: NetworkOp) -> Types:
-        """Those of the carried values."""
+        """Types of the carried values."""
         carried = op.inputs[: op.attrs["carried"]]
         require(0 <= op.attrs["carried"] <= len(op.inputs), f"it cannot carry {op.attrs['carried']} of its operands")
         body = op.regions[-1]
@@ -237,11 +237,11 @@ class Looping(OpRule):
         return [v.type for v in carried]
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
-        """None for loops whose number of trips only the machine knows: what they made on the way is not kept."""
+        """None for loops whose number of trips only the machine knows: values of their trips are not kept."""
         raise no_derivative(op, "a loop of unknown length", "use a loop with a fixed number of trips")
 
     def _states(self, to: Lowering, op: NetworkOp) -> list[Tensor]:
-        """A variable for each carried value, with what it holds before the first trip."""
+        """A variable for each carried value, with its value before the first trip."""
         return [to.copied(to[v], v.name or "carried") for v in op.inputs[: op.attrs["carried"]]]
 
     def _trip(self, to: Lowering, op: NetworkOp, region: OpBlock) -> Tensor | None:
@@ -292,7 +292,7 @@ class LoopRule(Looping):
     region_names = ("body",)
 
     def types(self, op: NetworkOp) -> Types:
-        """Those of the carried values."""
+        """Types of the carried values."""
         require(len(op.regions) == 1, f"it has one body, not {len(op.regions)}")
         require(op.attrs["count"] >= 0, f"it cannot run {op.attrs['count']} times")
         return super().types(op)
@@ -319,7 +319,7 @@ class WhileRule(Looping):
     region_names = ("condition", "body")
 
     def types(self, op: NetworkOp) -> Types:
-        """Those of the carried values."""
+        """Types of the carried values."""
         require(len(op.regions) == 2, f"it has a condition and a body, not {len(op.regions)} regions")
         test = op.regions[0]
         _fit("the condition", test, op.inputs)
@@ -347,7 +347,7 @@ class WhileRule(Looping):
 
 
 class Branching(OpRule):
-    """What branches have in common: the first operand chooses a region, all regions take the others."""
+    """Base of branches: the first operand chooses a region, all regions take the others."""
 
     operands = (1, None)
     folds = False
@@ -401,7 +401,7 @@ class Cond(Branching):
     region_names = ("then", "otherwise")
 
     def types(self, op: NetworkOp) -> Types:
-        """Those of the results of both regions."""
+        """Types of the results of both regions."""
         require(len(op.regions) == 2, f"it has two regions, not {len(op.regions)}")
         require(op.inputs[0].type == ((), bool_), f"its first operand is {op.inputs[0]}, it has to be bool[]")
         return super().types(op)
@@ -425,7 +425,7 @@ class SwitchRule(Branching):
     region_names = ("case",)
 
     def types(self, op: NetworkOp) -> Types:
-        """Those of the results of every region."""
+        """Types of the results of every region."""
         require(op.inputs[0].type == ((), i32), f"its first operand is {op.inputs[0]}, it has to be i32[]")
         return super().types(op)
 

@@ -131,7 +131,7 @@ def _fit(op: NetworkOp, shapes: Sequence[Shape]) -> None:
 
 
 class Convolving(OpRule):
-    """What a convolution and the gradient by its input, which is one too, have in common: derivatives and a bias.
+    """Base of convolutions and their gradients by the input, which are convolutions too: derivatives and a bias.
 
     Attributes:
         by_input: Kind of the gradient by the input.
@@ -155,7 +155,7 @@ class Convolving(OpRule):
         return [by_x, by_w, *(bias_gradient(net, grad) if w else None for w in wanted[2:])]
 
     def weight_operands(self, grad: Value, x: Value) -> tuple[Value, Value]:
-        """What the gradient by weights is made of."""
+        """Operands of the gradient by weights."""
         return (x, grad) if self.turned else (grad, x)
 
 

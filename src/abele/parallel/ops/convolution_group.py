@@ -24,7 +24,7 @@ KINDS = ("convolution", "convolution_grad_data", "convolution_grad_weight")
 """Kinds of ops that can be members."""
 _OF_WEIGHTS = KINDS[2]
 _OPERANDS = {KINDS[0]: (2, 3), KINDS[1]: (2, 3), _OF_WEIGHTS: (2,)}
-"""How many operands each takes."""
+"""Number of operands of each kind."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class GroupedConv:
         inputs: Its operands.
         like: A value of the type of its result.
         params: The convolution that it is, or is a gradient of.
-        hint: How it is to be planned.
+        hint: Planning of the group.
     """
 
     kind: str
@@ -95,7 +95,7 @@ class ConvolutionGroup(OpRule):
         return made
 
     def types(self, op: NetworkOp) -> Types:
-        """Those of its members."""
+        """Types of its members' results."""
         members = self.members(op)
         of_weights = {m.kind == _OF_WEIGHTS for m in members}
         require(len(of_weights) == 1, "gradients by weights are grouped with one another only")

@@ -64,7 +64,7 @@ class CtcLoss(OpRule):
         return [((batch,), logs.dtype), logs.type]
 
     def evaluate(self, op: NetworkOp, logs: Array, labels: Array, steps: Array, lengths: Array) -> tuple[Array, Array]:
-        """Both sweeps, sequence by sequence, in f64."""
+        """Loss and gradient by both recursions, sequence by sequence, in f64."""
         losses, gradient = np.zeros(logs.shape[1]), np.zeros(logs.shape)
         for n in range(logs.shape[1]):
             data = logs[: steps[n], n].astype(np.float64)
@@ -96,7 +96,7 @@ class CtcLoss(OpRule):
         return ctc.calc_ctc_loss_log_probabilities(graph, logs.dtype, logs, **call), None
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
-        """The gradient that is there, times that of each loss."""
+        """Gradient of the logits, scaled by the gradient of each loss."""
         (by_loss, _), (_, gradient) = grads, op.outputs
         if by_loss is None:
             return [None] * 4

@@ -20,12 +20,12 @@ def ctc_decode(
     """Log-probability [batch, paths], length and labels [batch, paths, time] of the most likely sequences.
 
     Args:
-        net: What to extend.
+        net: Network or block to extend.
         log_probs: [time, batch, classes].
         lengths: Valid steps, u32 [batch].
         blank: The class of no label.
-        beams: How many are kept.
-        paths: How many are given.
+        beams: Number of beams that are kept.
+        paths: Number of paths that are returned.
     """
     steps, batch, _ = log_probs.shape
     types = [((batch, paths), log_probs.dtype), ((batch, paths), u32), ((batch, paths, steps), u32)]

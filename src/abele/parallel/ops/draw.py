@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from abele.parallel.lowering import Lowering
 
 _SIGNIFICANT = {"f32": 24, "f16": 11, "bf16": 8}
-"""Bits that make numbers in [0, 1) which the type holds without rounding, so that none becomes 1."""
+"""Bits of numbers in [0, 1) that the type holds without rounding, so that none becomes 1."""
 
 
 def unit(bits: Expr, digits: int = 24) -> Expr:
@@ -39,7 +39,7 @@ def unit(bits: Expr, digits: int = 24) -> Expr:
 
 
 def unit_above_zero(bits: Expr) -> Expr:
-    """The same in (0, 1], where logarithms are finite."""
+    """Number drawn in (0, 1], where logarithms are finite."""
     return unit(bits) + 2.0**-24
 
 
@@ -126,7 +126,7 @@ class Draw(OpRule):
     folds = False
 
     def types(self, op: NetworkOp) -> Types:
-        """Those that were chosen."""
+        """Shape and type that were chosen."""
         require(op.inputs[0].type == ((2,), u32), f"the seed is {op.inputs[0]}, it has to be u32[2]")
         known = set(range(op.attrs["draws"]))
         require(derivative.operands(op.attrs["expr"]) <= known, f"the expression reads more than {len(known)} words")
@@ -154,5 +154,5 @@ class Draw(OpRule):
         )
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
-        """None: bits have no derivative."""
+        """No gradients: bits have no derivative."""
         return [None]

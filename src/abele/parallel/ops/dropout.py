@@ -43,7 +43,7 @@ class Dropout(OpRule):
         return [op.inputs[0].type]
 
     def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
-        """The same part, and the seed."""
+        """The same part of the operand, and the seed."""
         return part, [part, ValuePart.whole(op.inputs[1].shape)]
 
     def emit_part(self, net: BlockBuilder, op: NetworkOp, part: ValuePart, inputs: Sequence[Value]) -> Value:
@@ -69,13 +69,13 @@ class Dropout(OpRule):
 
 @rule("dropout_mask")
 class DropoutMask(OpRule):
-    """What dropout multiplies each element by: 0, or the inverse of ``keep``."""
+    """Factors of dropout for each element: 0, or the inverse of ``keep``."""
 
     attributes: ClassVar = {"keep": (float, int), "modifier": int}
     folds = False
 
     def types(self, op: NetworkOp) -> Types:
-        """Those that were chosen."""
+        """Shape and type that were chosen."""
         require(op.inputs[0].type == ((2,), u32), f"the seed is {op.inputs[0]}, it has to be u32[2]")
         require(0 <= op.attrs["keep"] <= 1, f"keep={op.attrs['keep']} is no probability")
         return [op.output.type]
@@ -92,7 +92,7 @@ class DropoutMask(OpRule):
 
 
 def _kept(op: NetworkOp, seed: Array) -> Array:
-    """Which elements of the result are kept."""
+    """Mask of the elements of the result that are kept."""
     index = np.arange(op.output.size).reshape(op.output.shape)
     bits = hash_u32(seed[0], seed[1], op.attrs["modifier"], index)
     return np.asarray(bits < op.attrs["keep"] * 2.0**32)

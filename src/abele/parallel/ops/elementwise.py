@@ -68,7 +68,7 @@ class Map(OpRule):
     lays_out_by_operands = True
 
     def types(self, op: NetworkOp) -> Types:
-        """The shape that the operands broadcast to, and the element type that the op says."""
+        """Shape that the operands broadcast to, with the op's element type."""
         known, used = set(range(len(op.inputs))), derivative.operands(op.attrs["expr"])
         require(used <= known, f"the expression reads ${max(used, default=0)}, there are {len(known)} operands")
         return [(broadcast(*(v.shape for v in op.inputs)), op.output.dtype)]
@@ -124,14 +124,14 @@ class Map(OpRule):
         return out
 
     def waits_for_reader(self, op: NetworkOp) -> bool:
-        """Where all operands are repeated, as those of a mask are, none of them says how the result is to lie.
+        """True if all operands are repeated, as those of a mask are: none of them determines the layout of the result.
 
         Between updates of weights, which change what they read in place, everything stays where it is.
         """
         return op.stage != Stage.UPDATE and all(v.size < op.output.size for v in op.inputs)
 
     def layout(self, to: Lowering, op: NetworkOp, operand: int) -> Tensor | None:
-        """What is repeated along another operand lies as a part of that does."""
+        """Layout for an operand that is repeated along another one: the corresponding part of that one's layout."""
         value = op.inputs[operand]
         if not to.may_lie_as_wanted(value):
             return None

@@ -1,4 +1,4 @@
-"""Hints for products that are there already, found by what was made of them."""
+"""Hints for products that are there already, found by their readers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from abele.parallel.network import BlockBuilder, FrozenDict, NetworkOp, PlanHint
 from abele.parallel.registry import RULES
 
 _MOVING = frozenset({"reshape", "permute", "expand", "slice", "concat", "reverse", "keep"})
-"""Kinds of ops that show what others made."""
+"""Kinds of ops whose results show others' elements."""
 
 
 def plan_with(net: BlockBuilder, value: Value, proportion: float) -> bool:

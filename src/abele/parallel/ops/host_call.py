@@ -36,12 +36,12 @@ def body_of_host_function(name: str) -> HostBody | None:
 def host_call(
     net: BlockBuilder, name: str, operands: Sequence[Value], results: Sequence[tuple[Shape, ElementType]]
 ) -> tuple[Value, ...]:
-    """What a function of :data:`HOST_BODIES` gives.
+    """Results of a function of :data:`HOST_BODIES`.
 
     Args:
-        net: What to extend.
+        net: Network or block to extend.
         name: The function's name.
-        operands: What it is called with.
+        operands: Its arguments.
         results: Shape and element type of each array that it gives.
     """
     return net.emit_many("host_call", operands, list(results), function=name)
@@ -58,7 +58,7 @@ class HostCallRule(OpRule):
     depends_on_operands_alone = False
 
     def types(self, op: NetworkOp) -> Types:
-        """Those that it was given."""
+        """Types that it was given."""
         return [v.type for v in op.outputs]
 
     def evaluate(self, op: NetworkOp, *args: Array) -> tuple[Array, ...]:
@@ -79,5 +79,5 @@ class HostCallRule(OpRule):
         return made
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
-        """None: what the function does is not known."""
+        """No gradients: the function's meaning is not known."""
         raise no_derivative(op, f"the host function {op.attrs['function']!r}", "detach() its result")

@@ -68,8 +68,8 @@ def update_rows(net: BlockBuilder, table: Value, rows: Value, index: Value, oper
 
     Args:
         net: The network to extend.
-        table: What is updated; with groups in front, [groups, entries, width], as rows and index then have.
-        rows: What it is updated with, of its type.
+        table: Table to update; with groups in front, [groups, entries, width], as rows and index then have.
+        rows: Rows of the update, of its type.
         index: Numbers of entries, i32; rows whose number is none of an entry change nothing.
         operation: ``set`` (the last row of a number counts), ``add``, ``mul``, ``max`` or ``min``.
     """
@@ -90,7 +90,7 @@ LARGEST_ROWS = 2**16
 
 
 def _plan(to: Lowering, table: Shape, rows: Value, **options: Any) -> SlicePlan:
-    """How a table that ``rows`` are taken of, or joined with, is spread."""
+    """Plan of a table that ``rows`` are gathered from, or joined with."""
     return embedding.plan(
         to.graph,
         rows.dtype,
@@ -103,7 +103,7 @@ def _plan(to: Lowering, table: Shape, rows: Value, **options: Any) -> SlicePlan:
 
 
 def _plan_as_stored(to: Lowering, table: Shape, rows: Value, stored: Tensor, **options: Any) -> SlicePlan:
-    """A plan for a table that is not of a weight, in the parts of columns that ``stored`` has.
+    """Plan for a table other than a weight, with the column parts of ``stored``.
 
     Other parts would be gathered piece by piece. Such tables live as long as they are used, so cycles count.
     """
@@ -147,7 +147,7 @@ class LookUp(OpRule):
         return [((*index.shape, table.shape[-1]), table.dtype)]
 
     def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
-        """The same numbers, and the tables of the same groups."""
+        """The part's numbers, and the tables of the same groups."""
         made, table = part.with_whole(-1), ValuePart.whole(op.inputs[0].shape)
         return made, [ValuePart((*made.dims[:-2], *table.dims[-2:])), ValuePart(made.dims[:-1])]
 

@@ -66,7 +66,7 @@ class NonlinearityGrad(RowWise):
     attributes: ClassVar = {"function": str}
 
     def types(self, op: NetworkOp) -> Types:
-        """The type of what was saved."""
+        """Type of the saved value."""
         _check_function(op)
         saved, grad = op.inputs
         require(saved.shape == grad.shape, f"{saved} and {grad} differ in shape")
@@ -82,7 +82,7 @@ class NonlinearityGrad(RowWise):
         return popnn.non_linearity_input_gradient(to.graph, op.attrs["function"], to[saved], to[grad], to.prog)
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
-        """Gradients of the slope times the gradient, which is what derivatives of derivatives need."""
+        """Gradients of the product of slope and gradient, for derivatives of derivatives."""
         (saved, grad), after = op.inputs, only(grads)
         gradient = apply(NONLINEARITIES[op.attrs["function"]].gradient, derivative.arg(0), derivative.arg(1))
         bent = derivative.partial(gradient, 0) * derivative.arg(2)

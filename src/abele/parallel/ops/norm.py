@@ -1,10 +1,10 @@
 """Norms: activations less their mean, over their deviation, by channels; layer, group, instance and batch norm are one.
 
 Activations are [batch, channels, *field]. Statistics are of groups of channels, sample by sample: one group is a layer
-norm, as many as there are channels an instance norm; of no groups they are of each channel over the batch. Statistics
-are f32, also of narrower activations: what is subtracted would otherwise be wrong by more than what is
-left where the mean is large. The gradient needs the whitened activations and the deviations; the activations
-themselves need not be kept.
+norm, as many as there are channels an instance norm; of no groups they are of each channel over the batch. So
+activations [2, 6, 4, 4] in 3 groups have 2 · 3 means, each of 2 · 4 · 4 = 32 elements. Statistics are f32, also of
+narrower activations: where the mean is large, its rounding error in f16 would exceed the difference from it. The
+gradient needs the whitened activations and the deviations; the activations themselves need not be kept.
 
 A batch norm may take its statistics over the samples of several consecutive replicas: the sums of the elements and of
 their squares are all-reduced, in one collective. Stable norms sum the squared distances from the mean of all, in a
@@ -90,7 +90,7 @@ def _check(x: Value, groups: int, *per_channel: Value) -> None:
 
 
 def _grouped(x: Array, groups: int) -> tuple[Array, tuple[int, ...]]:
-    """Activations in f64 with the dimensions over which one statistic is, and these."""
+    """Activations in f64 with the dimensions of each statistic, and these dimensions."""
     wide = x.astype(np.float64)
     if groups == BATCH:
         return wide, (0, *range(2, x.ndim))

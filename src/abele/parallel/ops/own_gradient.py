@@ -1,4 +1,4 @@
-"""Values whose gradients the user defines: a backward pass in place of the derivative of what computed them."""
+"""Values with gradients by the user: a backward pass in place of the derivative of their computation."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def own_gradient(
     No gradient flows into what computed the results.
 
     Args:
-        net: What to extend.
+        net: Network or block to extend.
         results: Values that were computed from the sources.
-        sources: What has gradients.
+        sources: Values with gradients.
         backward: Takes the builder of the backward pass and a gradient for each result; gives one for each source.
     """
     region = RegionBuilder(net)
@@ -51,7 +51,7 @@ class OwnGradient(OpRule):
     depends_on_operands_alone = False
 
     def types(self, op: NetworkOp) -> Types:
-        """Those of the results."""
+        """Types of the results."""
         num_results, num_sources = op.attrs["results"], op.attrs["sources"]
         require(len(op.regions) == 1, f"it has one backward pass, not {len(op.regions)}")
         require(num_results > 0 and 0 <= num_sources <= len(op.inputs) - num_results, "it lacks operands")

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OwnLowering:
-    """What a user's function gets to build with.
+    """Context in which a user's function builds its op.
 
     Attributes:
-        graph: Where variables, vertices and compute sets are made.
+        graph: Graph of its variables, vertices and compute sets.
         prog: The sequence to append steps to.
         name: The op's name in this place of the model.
         results: Shape and element type of each result that is wanted.
@@ -66,9 +66,9 @@ def own_op(
     """The results of an op of :data:`OWN_OPS`.
 
     Args:
-        net: What to extend.
+        net: Network or block to extend.
         name: The op's name.
-        operands: What it reads.
+        operands: Values that it reads.
         results: Shape and element type of each result.
         attributes: Numbers, texts and lists of them, which its function takes as keywords.
     """
@@ -90,7 +90,7 @@ class OwnOpRule(OpRule):
         return [v.type for v in op.outputs]
 
     def evaluate(self, op: NetworkOp, *args: Array) -> tuple[Array, ...]:
-        """What its author says that it means."""
+        """Results by the author's definition of the op."""
         own = _found(op)
         if own.evaluate is None:
             raise UnsupportedOpError(
@@ -99,7 +99,7 @@ class OwnOpRule(OpRule):
         return tuple(own.evaluate(args, json.loads(op.attrs["settings"])))
 
     def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor, ...]:
-        """What the user's function builds."""
+        """Tensors that the user's function builds."""
         own, wanted = _found(op), tuple(v.type for v in op.outputs)
         call = OwnLowering(to.graph, to.prog, op.debug.name or own.name, wanted)
         made = own.lower(call, *(to[v] for v in op.inputs), **json.loads(op.attrs["settings"]))
@@ -120,7 +120,7 @@ class OwnOpRule(OpRule):
         return results
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
-        """None of its own: front ends put one around it."""
+        """No gradients of its own: front ends put an op around it."""
         raise no_derivative(op, op.attrs["function"], "give it a gradient function, or detach() its result")
 
 

@@ -1,4 +1,4 @@
-"""Values that are zero but for a part, as gradients of slices are: what is known of them without computing.
+"""Values that are zero but for a part, as gradients of slices are: facts about them without computing.
 
 The gradient of a slice has zeros around it, a view that costs nothing. The slices that make up a value (queries, keys
 and values of one product) have gradients that lie beside each other, so their sum is a view too: the slices put
@@ -36,7 +36,7 @@ class Padded:
         )
 
     def beside(self, other: Padded) -> Padded:
-        """Both, where they do not meet."""
+        """Both values side by side, where they do not overlap."""
         return Padded(self.dim, tuple(sorted((*self.parts, *other.parts), key=lambda part: part[0])))
 
     def written(self, net: BlockBuilder, like: Value) -> Value:
@@ -53,7 +53,7 @@ class Padded:
 
 
 def padded(net: BlockBuilder, value: Value) -> Padded | None:
-    """Where ``value`` may differ from zero, if it was made by putting zeros beside something."""
+    """Place in ``value`` where it may differ from zero, if it was made by putting zeros beside something."""
     maker = net.makers.get(value)
     if maker is None or maker.kind != "concat":
         return None

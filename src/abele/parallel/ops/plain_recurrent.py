@@ -35,7 +35,7 @@ def gru(
     """The outputs of all steps of a GRU, [steps, batch, units].
 
     Args:
-        net: What to extend.
+        net: Network or block to extend.
         x: [steps, batch, inputs].
         output: The output before the first step, [batch, units].
         weights: Of the input, [3 · units, inputs], and of the output before, [3 · units, units].
@@ -66,11 +66,11 @@ def plain_rnn(
 
 
 class _Layer(OpRule):
-    """What both kinds of layers have in common: operands are x, the output before, two weights and biases.
+    """Base of both kinds of layers: operands are x, the output before, two weights and biases.
 
     Attributes:
         gates: Gates of a cell.
-        slots: What a step keeps for the backward pass.
+        slots: Tensors that a step keeps for the backward pass.
     """
 
     gates: ClassVar[int]
@@ -86,7 +86,7 @@ class _Layer(OpRule):
         return [((steps, *state), x.dtype)] + ([((steps, cls.slots, *state), x.dtype)] if keeps else [])
 
     def types(self, op: NetworkOp) -> Types:
-        """Those that follow from input and state."""
+        """Types of the outputs, by input and state."""
         x, output, of_input, of_output, *biases = op.inputs
         require(x.ndim == 3 and output.ndim == 2, f"{x} is not [steps, batch, inputs], or {output} not [batch, units]")
         require(output.shape[0] == x.shape[1], f"{output} does not fit {x}")
@@ -110,7 +110,7 @@ class _Layer(OpRule):
 
     @abstractmethod
     def step(self, op: NetworkOp, x: Array, output: Array, weights: Sequence[Array]) -> tuple[Array, list[Array]]:
-        """The new output, and what is kept of a step."""
+        """The new output, and the tensors kept of a step."""
 
     def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor, ...]:
         """One popnn layer."""
@@ -125,7 +125,7 @@ class _Layer(OpRule):
     def forward(
         self, to: Lowering, op: NetworkOp, x: Tensor, output: Tensor, *, weights: Weights, options: dict[str, Any]
     ) -> tuple[Tensor, Tensor | None]:
-        """Append popnn's layer: the outputs, and what is kept of the steps."""
+        """Append popnn's layer: the outputs, and the tensors kept of the steps."""
 
     @abstractmethod
     def params(self, op: NetworkOp, *, input_gradient: bool = True) -> RecurrentParams:
@@ -162,7 +162,7 @@ class _Layer(OpRule):
         return None
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
-        """One gradient op on what was kept; where nothing was, the layer is run again."""
+        """One gradient op on the kept tensors; without them, the layer is run again."""
         outputs = op.outputs
         if not op.attrs["keeps"]:
             again = {**op.attrs, "keeps": True}
@@ -176,7 +176,9 @@ class _Layer(OpRule):
 
 
 class _LayerGrad(OpRule):
-    """Gradients of a layer's operands, from what it kept and that of its outputs; the input's only where asked for."""
+    """Gradients of a layer's operands, from its kept tensors and the gradient of its outputs; the input's only where
+    asked for.
+    """
 
     layer: ClassVar[_Layer]
 
@@ -321,7 +323,7 @@ class PlainRnn(_Layer):
     gates, slots = 1, 2
 
     def types(self, op: NetworkOp) -> Types:
-        """Those that follow from input and state."""
+        """Types of the outputs, by input and state."""
         require(op.attrs["activation"] in ("tanh", "relu"), f"activation={op.attrs['activation']!r}: tanh or relu")
         return super().types(op)
 
@@ -392,5 +394,5 @@ class PlainRnnGrad(_LayerGrad):
         return made.input, made.states[0], made.weights
 
     def by_biases(self, biases: Tensor) -> tuple[Tensor, ...]:
-        """That of the one gate."""
+        """Gradient of the bias of the one gate."""
         return (biases[0],)

@@ -21,11 +21,11 @@ def print_value(
     """``value``, which the host prints whenever it was computed.
 
     Args:
-        net: What to extend.
-        value: What to print.
+        net: Network or block to extend.
+        value: Value to print.
         title: Before the elements.
         gradient: True to print its gradient as well.
-        layout: How numbers are written.
+        layout: Format of numbers.
     """
     form = asdict(layout or PrintTensorFmt())
     return net.emit_like("print", [value], value, title=title, gradient=gradient, **form)
@@ -43,7 +43,7 @@ class Identity(OpRule):
     depends_on_operands_alone = False
 
     def types(self, op: NetworkOp) -> Types:
-        """That of the operand."""
+        """Type of the operand."""
         return [op.inputs[0].type]
 
     def evaluate(self, op: NetworkOp, value: Array) -> Array:

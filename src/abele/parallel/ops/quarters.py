@@ -2,8 +2,8 @@
 
 Names and signs are PopART's and PopXL's: a cast to 8 bits multiplies by ``2^log2_scale``, so does a cast back, and a
 product is multiplied by it. Values of ``f8_143`` and ``f8_152`` do not remember their scale; who casts keeps it.
-``log2_scale`` is a number, which becomes an attribute, or a value of one i32 that is found out when the program runs,
-which becomes the last operand. Source: low_precision.md §1.2.
+``log2_scale`` is a number, and becomes an attribute; or it is a value of one i32 that the program computes, and becomes
+the last operand. Source: low_precision.md §1.2.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def pow2scale_cast_to_fp8(
         x: f16 or f32.
         log2_scale: From -32 to 31.
         format: The 8-bit float.
-        saturate: What is too large becomes the largest number, rather than NaN.
+        saturate: True to make the largest number of larger ones, rather than NaN.
         throws: True if the program stops where the scale is out of range; else the nearest that is not counts.
     """
     operands, scale = _scaled([x], log2_scale)
@@ -147,7 +147,7 @@ def _check_quarters(*values: Value) -> None:
 
 
 def _power(op: NetworkOp, log2_scale: Sequence[Array]) -> float:
-    """What an op multiplies by, given the arrays of the operands that are scales: one or none."""
+    """Factor of an op, given the arrays of the operands that are scales: one or none."""
     exponent = np.asarray(log2_scale[0]).reshape(()) if log2_scale else op.attrs["log2_scale"]
     return float(2.0 ** np.clip(exponent, SCALES[0], SCALES[-1]))
 
@@ -164,7 +164,7 @@ class CastingPow2Scaled(OpRule):
     folds = False
 
     def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
-        """The same part of what is cast."""
+        """The same part of the value to cast."""
         return part, [part, *(ValuePart.whole(v.shape) for v in op.inputs[1:])]
 
 
@@ -239,7 +239,7 @@ def _throwing(op: NetworkOp) -> dict[str, Any]:
 
 
 def _options(to: Lowering, op: NetworkOp) -> dict[str, Any]:
-    """The options of a product: those that all have, but for the type of partials, which is f16."""
+    """Options of a product: those of all products, but with partials in f16."""
     planned = {name: value for name, value in to.planned(op, f16).items() if name != "partials_type"}
     return {**planned, "convertQuarterToHalf": op.attrs["converts"]}
 
@@ -287,10 +287,10 @@ class MatMulPow2Scaled(OpRule):
 
 
 class ConvolvingPow2Scaled(OpRule):
-    """What convolutions of 8-bit floats and their gradients have in common.
+    """Base of convolutions of 8-bit floats and their gradients.
 
     Attributes:
-        plain: What it is without a scale.
+        plain: The rule without a scale.
         call: The library's function.
     """
 
@@ -306,7 +306,7 @@ class ConvolvingPow2Scaled(OpRule):
         raise NotImplementedError
 
     def types(self, op: NetworkOp) -> Types:
-        """The shape that the parameters say, which the operands fit, in f16."""
+        """Shape from the parameters, which the operands must fit, in f16."""
         *shapes, made = self.shapes(op.attrs["params"])
         _check_scale(op, 2)
         _check_quarters(*op.inputs[:2])

@@ -27,13 +27,14 @@ if TYPE_CHECKING:
 
 GATES = ("input", "forget", "cell", "output")
 _KEPT = 7
-"""What a step keeps for the backward pass: forget, input, cell and output gates, the non-linearity of the cell state,
-the cell state and the output before the step."""
+"""Number of tensors that a step keeps for the backward pass: forget, input, cell and output gates, the non-linearity of
+the cell state, the cell state and the output before the step.
+"""
 
 
 @dataclass(frozen=True)
 class LstmValues:
-    """What a layer takes.
+    """Operands of a layer.
 
     Attributes:
         x: [steps, batch, inputs].
@@ -56,7 +57,7 @@ def lstm(net: BlockBuilder, layer: LstmValues, *, trains: bool) -> tuple[Value, 
     """The outputs of all steps, [steps, batch, units], and the cell state after the last, [batch, units].
 
     Args:
-        net: What to extend.
+        net: Network or block to extend.
         layer: The operands.
         trains: True if values are kept for a backward pass, which would otherwise run the layer again.
     """
@@ -118,7 +119,7 @@ class Lstm(OpRule):
     laid_together = (3, 4)
 
     def types(self, op: NetworkOp) -> Types:
-        """Those that follow from input and state."""
+        """Types of the outputs, by input and state."""
         x, output, cell, of_input, of_output, bias = op.inputs
         require(x.ndim == 3 and output.ndim == 2, f"{x} is not [steps, batch, inputs], or {output} not [batch, units]")
         units = output.shape[1]
@@ -179,7 +180,7 @@ class Lstm(OpRule):
         return (made.output, made.cell_state, *kept)
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
-        """One gradient op on what was kept; where nothing was, the layer is run again."""
+        """One gradient op on the kept tensors; without them, the layer is run again."""
         outputs = op.outputs
         if not op.attrs["keeps"]:
             outputs = net.emit_many("lstm", op.inputs, _types(op.inputs, keeps=True), keeps=True)
@@ -195,7 +196,9 @@ class Lstm(OpRule):
 
 @rule("lstm_grad")
 class LstmGrad(OpRule):
-    """Gradients of a layer's six operands, from what it kept and those of its outputs and its last cell state."""
+    """Gradients of a layer's six operands, from its kept tensors and the gradients of its outputs and last cell
+    state.
+    """
 
     operands = 9
     attributes: ClassVar = {"input": bool}

@@ -42,7 +42,7 @@ def reduce(
 
     Args:
         net: The network to extend.
-        value: What to reduce.
+        value: Value to reduce.
         dims: Dimensions to reduce over; they disappear.
         operation: ``add``, ``max``, ``min`` or ``mul``; of bools ``and`` or ``or``.
         keep: Leave the reduced dimensions with one index.
@@ -129,7 +129,7 @@ class Reduce(OpRule):
         )
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
-        """The gradient repeated over what was summed; for extrema, where they are reached, shared by equals."""
+        """The gradient repeated over the reduced dimensions; for extrema, where they are reached, shared by equals."""
         (value,), grad = op.inputs, only(grads)
         kept = tuple(1 if d in op.attrs["dims"] else n for d, n in enumerate(value.shape))
         if op.attrs["operation"] == "add":
@@ -156,7 +156,7 @@ class Reduce(OpRule):
     def _to_extremum(net: BlockBuilder, op: NetworkOp, grad: Value) -> Value:
         (value,) = op.inputs
         x, best = derivative.arg(0), derivative.arg(1)
-        # What is not a number is an extreme that equals nothing.
+        # NaN is an extreme that equals nothing.
         chosen = select(x.eq(best), 1.0, select(x.ne(x), 1.0, 0.0) if value.dtype.is_float else 0.0)
         hit = map_(net, chosen, [value, reshape(net, op.output, grad.shape)])
         share = map_(net, x / best, [grad, reduce(net, hit, op.attrs["dims"], keep=True)])

@@ -1,4 +1,4 @@
-"""Collectives inside of networks: what the replicas of a group do together in the middle of a model.
+"""Collectives inside of networks: exchanges between the replicas of a group in the middle of a model.
 
 A network describes one replica. Where replicas share a model (tensor parallelism), some values are *alike* on all
 replicas of a group and some are *parts*, which differ. Four ops lead from one to the other; each has the derivative
@@ -14,7 +14,8 @@ builder             forward                          gradient
 ==================  ===============================  ==========================================================
 
 ``replica_copy`` and ``replica_sum`` are the conjugates f and g of Megatron-LM. All replicas of a group get the same
-bits, as each element is summed in one place and sent from there.
+bits, as each element is summed in one place and sent from there. For example, ``replica_gather`` along dim 1 makes
+[4, 6] of the parts [4, 3] on two replicas, and its gradient is a slice [4, 3] of the gradient [4, 6] on each.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from abele.parallel.meaning import Interpreter
 
 ALIKE, APART = "alike", "apart"
-"""How the replicas of a group read a result: all in the same way, or each in its own."""
+"""Ways in which the replicas of a group read a result: all alike, or each in its own way."""
 
 GROUP_ATTRIBUTES = {"group": str, "size": int, "stride": int}
 
@@ -66,7 +67,7 @@ def replica_sum(net: BlockBuilder, value: Value, group: CommGroup, readers: str 
     Args:
         net: The network to extend.
         value: Floats.
-        group: Which replicas sum; it says how many.
+        group: Group of replicas that sum, with its size.
         readers: :data:`ALIKE`, where what is computed of the sum is the same on all replicas and counts once; or
             :data:`APART`, where each replica makes something else of it.
     """
@@ -81,7 +82,7 @@ def replica_max(net: BlockBuilder, value: Value, group: CommGroup) -> Value:
 
 
 def replica_gather(net: BlockBuilder, value: Value, dim: int, group: CommGroup, readers: str = ALIKE) -> Value:
-    """What the replicas of a group have, by rank beside each other along ``dim``; ``readers`` as of a sum."""
+    """Values of the replicas of a group, by rank beside each other along ``dim``; ``readers`` as of a sum."""
     if _alone(group):
         return value
     dim %= value.ndim
@@ -97,7 +98,7 @@ def replica_scatter(net: BlockBuilder, value: Value, dim: int, group: CommGroup,
         net: The network to extend.
         value: Alike on all replicas; or floats that differ, where it is a part of their sum.
         dim: Its extent is a multiple of the replicas of a group.
-        group: Which replicas share.
+        group: Group of replicas that share.
         of_sum: True for the part of the sum over the group.
     """
     if _alone(group):
@@ -126,7 +127,7 @@ class ReplicaRule(OpRule):
     depends_on_operands_alone = False
 
     def groups_of(self, op: NetworkOp) -> CommGroup:
-        """Which replicas an op is of."""
+        """Replicas that an op exchanges between."""
         return group_of(op)
 
     @abstractmethod
@@ -134,7 +135,7 @@ class ReplicaRule(OpRule):
         """The results on the replica of a rank, from the operands on every replica of its group by rank."""
 
     def evaluate(self, op: NetworkOp, *args: Array) -> Any:
-        """What replicas come to that all have the same operands: those of the first."""
+        """Result of replicas that all have the same operands: that of the first."""
         members = self.groups_of(op).size
         return self.among(op, [args] * members, 0)
 
@@ -154,12 +155,12 @@ def _check_group(op: NetworkOp) -> None:
 
 @rule("replica_copy")
 class ReplicaCopy(RowWise):
-    """A value that is alike on the replicas of a group, before readers that differ."""
+    """Value alike on the replicas of a group, before readers that differ."""
 
     attributes: ClassVar = GROUP_ATTRIBUTES
 
     def types(self, op: NetworkOp) -> Types:
-        """Those of the operand."""
+        """Type of the operand."""
         _check_group(op)
         return [op.inputs[0].type]
 
@@ -168,11 +169,11 @@ class ReplicaCopy(RowWise):
         return x
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
-        """Nothing is moved."""
+        """The operand as it is: nothing moves."""
         return to[op.inputs[0]]
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
-        """The sum of what comes back on each replica."""
+        """Sum of the gradients of each replica."""
         return [replica_sum(net, only(grads), group_of(op))]
 
 
@@ -183,7 +184,7 @@ class ReplicaSum(ReplicaRule, RowWise):
     attributes: ClassVar = GROUP_ATTRIBUTES | {"readers": str}
 
     def types(self, op: NetworkOp) -> Types:
-        """Those of the operand."""
+        """Type of the operand."""
         (value,) = op.inputs
         _check_group(op)
         require(value.dtype.is_float, f"floats are summed over replicas, not {value}")
@@ -218,7 +219,7 @@ class ReplicaMax(ReplicaRule, RowWise):
     attributes: ClassVar = GROUP_ATTRIBUTES
 
     def types(self, op: NetworkOp) -> Types:
-        """Those of the operand."""
+        """Type of the operand."""
         _check_group(op)
         return [op.inputs[0].type]
 
@@ -231,7 +232,7 @@ class ReplicaMax(ReplicaRule, RowWise):
         return gcl.all_reduce_cross_replica(to.graph, to[op.inputs[0]], "max", to.prog, group_of(op))
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
-        """None."""
+        """No gradients."""
         raise no_derivative(op, "the largest of several replicas")
 
 
@@ -286,7 +287,7 @@ class ReplicaScatter(ReplicaRule):
         return np.asarray(np.split(np.asarray(whole), op.attrs["size"], op.attrs["dim"])[rank])
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
-        """One reduce-scatter, which also picks parts of what is there already."""
+        """One reduce-scatter, which also picks parts of a common value."""
         dim, size, value = op.attrs["dim"], op.attrs["size"], to[op.inputs[0]]
         each = value.shape[dim] // size
         cut = value.reshape((*value.shape[:dim], size, each, *value.shape[dim + 1 :]))
@@ -328,5 +329,5 @@ class ReplicaRank(ReplicaRule):
         return popops.map(to.graph, rank, [replica], to.prog, name="rank")
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
-        """None: there are no operands."""
+        """No gradients: there are no operands."""
         return []

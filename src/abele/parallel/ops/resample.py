@@ -1,4 +1,4 @@
-"""A dimension multiplied by a banded matrix that is known: interpolation, and whatever else mixes a few neighbours.
+"""A dimension multiplied by a known banded matrix: interpolation, and other mixtures of a few neighbours.
 
 Each row of a matrix that interpolates has a few numbers other than zero, and where they are moves on evenly. A product
 with the whole matrix would read and multiply mostly zeros. So the result is written as a sum of *taps*: tap t of output
@@ -42,7 +42,7 @@ class Taps:
     """A matrix [outputs, inputs] as taps.
 
     Attributes:
-        first: What is added to ``o · inputs // outputs`` for the first tap of output o.
+        first: Number added to ``o · inputs // outputs`` for the first tap of output o.
         numbers: Factor of each tap and output, [taps, outputs].
     """
 
@@ -128,7 +128,7 @@ class Resample(OpRule):
         return [((*value.shape[:dim], matrix.shape[0], *value.shape[dim + 1 :]), value.dtype)]
 
     def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
-        """The same part of the other dimensions."""
+        """The same part of the operand's other dimensions."""
         dim = op.attrs["dim"]
         made = part.with_whole(dim)
         return made, [made.with_dim(dim, whole_digits(op.inputs[0].shape[dim]))]

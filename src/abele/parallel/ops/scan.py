@@ -28,7 +28,7 @@ x, y, z = arg(0), arg(1), arg(2)
 
 
 def scan(net: BlockBuilder, value: Value, dim: int, operation: str = "add", *, reverse: bool = False) -> Value:
-    """What ``operation`` makes of ``value`` up to each index of ``dim``.
+    """Cumulative results of ``operation`` over ``value`` along ``dim``.
 
     Args:
         net: The network to extend.
@@ -56,7 +56,7 @@ def shifted(net: BlockBuilder, value: Value, dim: int, fill: float, *, reverse: 
 
 
 def _needs_rows(op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
-    """The same rows, whole."""
+    """Whole rows of the operands along ``dim``, for the part's other dimensions."""
     made = part.with_whole(op.attrs["dim"])
     return made, [made] * len(op.inputs)
 
@@ -93,7 +93,7 @@ class Scan(OpRule):
         return op.inputs[0] if op.output.shape[op.attrs["dim"]] <= 1 else None
 
     def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
-        """The same rows, whole."""
+        """Whole rows of the operand, for the part's other dimensions."""
         return _needs_rows(op, part)
 
     def evaluate(self, op: NetworkOp, x: Array) -> Array:
@@ -123,8 +123,9 @@ def _of_sum(net: BlockBuilder, op: NetworkOp, grad: Value) -> Value:
 
 
 def _of_product(net: BlockBuilder, op: NetworkOp, grad: Value) -> Value:
-    """What stands before an element, times what its change does to all from it on: no division, so zeros are factors
-    like others."""
+    """Gradient of a cumulative product: the product before an element, times the effect of the element on all from it
+    on. There is no division, so zeros are factors like others.
+    """
     (value,), (dim, reverse) = op.inputs, (op.attrs["dim"], op.attrs["reverse"])
     following = shifted(net, value, dim, 0.0, reverse=not reverse)
     effect = recurrence(net, following, grad, **_back(op))
@@ -167,7 +168,7 @@ def taken_from(net: BlockBuilder, value: Value, extrema: Value, dim: int, *, rev
     """The index, i32, that each of the running ``extrema`` of ``value`` was taken from; of equal ones the latest."""
     places = positions(net, value.shape, dim)
     never = value.shape[dim] if reverse else -1
-    # What is not a number is an extreme that equals nothing.
+    # NaN is an extreme that equals nothing.
     missed = select(x.ne(x), z, never) if value.dtype.is_float else never
     hits = map_(net, select(x.eq(y), z, missed), [value, extrema, places], i32)
     return scan(net, hits, dim, "min" if reverse else "max", reverse=reverse)
@@ -178,10 +179,10 @@ def add_along(net: BlockBuilder, value: Value, index: Value, dim: int, extent: i
 
     Args:
         net: The network to extend.
-        value: What is added.
-        index: Where, of the shape of ``value``.
+        value: Values to add.
+        index: Index of each, of the shape of ``value``.
         dim: The dimension that indices count along.
-        extent: How many there are.
+        extent: Number of sums.
     """
     rows, numbers = (transpose(net, v, dim, -1) for v in (value, index))
     shape = rows.shape
@@ -208,7 +209,7 @@ class Recurrence(OpRule):
         return [addend.type]
 
     def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
-        """The same rows, whole."""
+        """Whole rows of the operands, for the part's other dimensions."""
         return _needs_rows(op, part)
 
     def evaluate(self, op: NetworkOp, factor: Array, addend: Array) -> Array:

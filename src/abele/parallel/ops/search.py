@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def search(net: BlockBuilder, rows: Value, values: Value, *, right: bool = False) -> Value:
-    """Where each of ``values`` [groups, m] belongs in its row of the ordered ``rows`` [groups, n], i32.
+    """Index at which each of ``values`` [groups, m] belongs in its row of the ordered ``rows`` [groups, n], i32.
 
     That is how many elements are below it, or with ``right`` not above it.
     """
@@ -28,7 +28,7 @@ def search(net: BlockBuilder, rows: Value, values: Value, *, right: bool = False
 
 @rule("search")
 class SearchRows(OpRule):
-    """How many elements of an ordered row are below each value."""
+    """Number of elements of an ordered row below each value."""
 
     operands = 2
     attributes: ClassVar = {"right": bool}
@@ -51,5 +51,5 @@ class SearchRows(OpRule):
         return popops.search_sorted(to.graph, rows, values, to.prog, right=op.attrs["right"])
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
-        """None: places do not change with values."""
+        """No gradients: indices do not change with values."""
         return [None, None]

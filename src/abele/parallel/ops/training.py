@@ -40,7 +40,7 @@ def running_mean(net: BlockBuilder, mean: Value, gradient: Value) -> Value:
 
 
 def magnitudes(net: BlockBuilder, gradient: Value, edge: float) -> Value:
-    """How many elements of a gradient have a magnitude below ``edge``, and how many have not: f32[2]."""
+    """Number of elements of a gradient with a magnitude below ``edge``, and number of the others: f32[2]."""
     return net.emit("magnitudes", [gradient], (2,), f32, edge=edge)
 
 
@@ -55,7 +55,7 @@ def add_counts(net: BlockBuilder, total: Value, counts: Value) -> Value:
 
 
 def loss_scale(net: BlockBuilder, initial: float, dtype: ElementType) -> Value:
-    """What the loss is multiplied by: a number on the device that may change from step to step."""
+    """Factor of the loss: a number on the device that may change from step to step."""
     return net.emit("loss_scale", [], (), dtype, initial=initial)
 
 
@@ -65,11 +65,11 @@ def all_reduce(
     """``values``, each multiplied by ``scale`` and summed over the replicas of a group, of which there are ``size``.
 
     Args:
-        net: What to extend.
+        net: Network or block to extend.
         values: Floats of one type.
-        group: Which replicas sum.
+        group: Group of replicas that sum.
         size: Replicas of each group.
-        scale: What each replica's values are multiplied by before they are sent.
+        scale: Factor of each replica's values before they are sent.
         in_place: True if nothing else reads the values, so that the sums may take their place.
     """
     types = [(v.shape, v.dtype) for v in values]
@@ -89,11 +89,11 @@ def reduce_scatter(
     """As :func:`all_reduce` over all ``size`` replicas, of which each is given an equal share of every sum.
 
     Args:
-        net: What to extend.
+        net: Network or block to extend.
         values: Floats of one type.
         like: For each of them the parameter that is cut as its sum is.
         size: Replicas.
-        scale: What each replica's values are multiplied by before they are sent.
+        scale: Factor of each replica's values before they are sent.
         in_place: True if nothing else reads the values.
     """
     types = [(v.shape, v.dtype) for v in values]
@@ -178,7 +178,7 @@ class RunningMean(OpRule):
         return [mean.type]
 
     def evaluate(self, op: NetworkOp, mean: Array, gradient: Array) -> Array:
-        """That of the first micro-batch."""
+        """Mean after the first micro-batch."""
         return np.asarray(gradient.astype(mean.dtype))
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
@@ -277,7 +277,7 @@ class LossScale(OpRule):
         return [op.output.type]
 
     def evaluate(self, op: NetworkOp) -> Array:
-        """What it is at first."""
+        """Initial value of the scale."""
         return np.asarray(op.attrs["initial"], op.output.dtype.np)
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
@@ -297,7 +297,7 @@ class AllReduceRule(ReplicaRule):
     repeats = False
 
     def types(self, op: NetworkOp) -> Types:
-        """Those of the operands."""
+        """Types of the operands."""
         require(all(v.dtype.is_float for v in op.inputs), "floats are summed over replicas")
         return [v.type for v in op.inputs]
 
@@ -336,7 +336,7 @@ class ReduceScatterRule(OpRule):
     depends_on_operands_alone = False
 
     def types(self, op: NetworkOp) -> Types:
-        """Those of what is summed: the shares of all replicas together."""
+        """Types of the sums: the shares of all replicas together."""
         values, like = _halves(op.inputs)
         require(len(values) == len(like), "there is a parameter for each sum")
         for value, parameter in zip(values, like, strict=True):
@@ -345,7 +345,7 @@ class ReduceScatterRule(OpRule):
         return [v.type for v in values]
 
     def evaluate(self, op: NetworkOp, *values: Array) -> tuple[Array, ...] | Array:
-        """What replicas come to that all have the same values: all shares together."""
+        """Result of replicas that all have the same values: all shares together."""
         half = len(values) // 2
         sums = tuple(np.asarray(v * (op.attrs["scale"] * op.attrs["size"]), v.dtype) for v in values[:half])
         return sums if len(sums) > 1 else sums[0]

@@ -23,7 +23,7 @@ def transfer(net: BlockBuilder, value: Value) -> Value:
 
 @rule("transfer")
 class Transfer(OpRule):
-    """What its operand is, on another IPU, on the tiles of the same numbers there."""
+    """Copy of its operand on another IPU, on the tiles of the same numbers there."""
 
     folds = False
     reads_eagerly = False

@@ -131,7 +131,7 @@ def detach(net: BlockBuilder, value: Value) -> Value:
 
 @rule("reshape")
 class Reshape(View):
-    """The same elements in row-major order in another shape."""
+    """View of the same elements in row-major order in another shape."""
 
     def types(self, op: NetworkOp) -> Types:
         """The shape that the op says, of as many elements."""
@@ -207,13 +207,13 @@ class Expand(View):
     """Elements repeated along dimensions."""
 
     def types(self, op: NetworkOp) -> Types:
-        """The shape that the op says, to which the input broadcasts."""
+        """Shape of the op, to which the input must broadcast."""
         value, made = op.inputs[0], op.output
         require(broadcast(value.shape, made.shape) == made.shape, f"{value} does not expand to {list(made.shape)}")
         return [(made.shape, value.dtype)]
 
     def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
-        """The same part of the dimensions that are not repeated."""
+        """The part's dimensions that are not repeated."""
         return part, broadcast_needs(op, part)
 
     def emit_part(self, net: BlockBuilder, op: NetworkOp, part: ValuePart, inputs: Sequence[Value]) -> Value:
@@ -251,7 +251,9 @@ class Slice(View):
         return [((*value.shape[:dim], len(range(begin, end, step)), *value.shape[dim + 1 :]), value.dtype)]
 
     def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
-        """What of the taken indices is asked for: every second one, say, is the first of a digit of two."""
+        """Part of the operand for a part of the taken indices: every second one, say, is the first of a digit of
+        two.
+        """
         dim, begin, step = (op.attrs[name] for name in ("dim", "begin", "step"))
         extent, count = op.inputs[0].shape[dim], op.output.shape[dim]
         digits = part.dims[dim]
@@ -305,7 +307,7 @@ class Reverse(View):
         return not op.attrs["dims"]
 
     def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
-        """The same indices, counted from the other end."""
+        """The part's indices, counted from the other end."""
         turned = part
         for dim in op.attrs["dims"]:
             digits = tuple(Digit(d.extent, d.extent - d.high, d.extent - d.low) for d in part.dims[dim])
@@ -351,7 +353,7 @@ class Concat(View):
         return len(op.inputs) == 1
 
     def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
-        """What of each value lies in the part."""
+        """Part of each value that lies in the part of the result."""
         dim = op.attrs["dim"]
         made = part if len(part.dims[dim]) == 1 else part.with_whole(dim)
         (digit,), begin, read = made.dims[dim], 0, list[ValuePart | None]()
@@ -387,7 +389,7 @@ class Concat(View):
 
 @rule("detach")
 class Detach(View):
-    """The same elements, through which no gradient flows."""
+    """View of the same elements, through which no gradient flows."""
 
     def types(self, op: NetworkOp) -> Types:
         """The type of the input."""
@@ -398,7 +400,7 @@ class Detach(View):
         return False
 
     def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
-        """The same part."""
+        """The same part of the operand."""
         return part, [part]
 
     def evaluate(self, op: NetworkOp, x: Array) -> Array:
@@ -406,7 +408,7 @@ class Detach(View):
         return x
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
-        """The same view."""
+        """The operand's tensor."""
         return to[op.inputs[0]]
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:

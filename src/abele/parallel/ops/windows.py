@@ -1,4 +1,4 @@
-"""What part of the result of sliding windows depends on what: fewer samples, and less of a field."""
+"""Dependences of sliding windows: the operand's part for a part of the result, of samples and of a field."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SlidingWindows:
         return WindowPart(made, read, lower, upper)
 
     def _along(self, dim: int, wanted: Digits) -> tuple[Digits, Digits, int, int]:
-        """What is made along a dimension, what is read for it, and the padding then; all where no range says it."""
+        """Part made along a dimension, part read for it, and its padding; all of both where no range says it."""
         field, lower, upper = self.field[dim], self.padding_lower[dim], self.padding_upper[dim]
         if len(wanted) == 1 and not wanted[0].is_whole:
             first = wanted[0].low * self.stride[dim] - lower
@@ -64,5 +64,5 @@ class WindowPart:
 
     @property
     def field(self) -> tuple[int, ...]:
-        """Extents of what is read."""
+        """Extents of the operand."""
         return ValuePart(self.read).shape

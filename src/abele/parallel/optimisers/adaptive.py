@@ -47,7 +47,7 @@ class RmsProp(Optimiser):
         return {"mean_square": StateSlot(self.second_type), **mean, **velocity}
 
     def update(self, t: Terms) -> dict[str, Expr]:
-        """One step."""
+        """Parameter and state after a step of RMSprop."""
         p, alpha, g = t[PARAMETER], t.number("alpha"), decayed(t)
         spread = square = alpha * t["mean_square"] + (1.0 - alpha) * Op("square", g)
         state = {"mean_square": square}
@@ -89,7 +89,7 @@ class Adagrad(Optimiser):
         return {"steps_before": t["steps_before"] + 1.0} if self._decays else {}
 
     def update(self, t: Terms) -> dict[str, Expr]:
-        """One step."""
+        """Parameter and state after a step of Adagrad."""
         p, g, rate = t[PARAMETER], decayed(t), t.number("lr")
         if self._decays:
             rate = rate / (1.0 + t["steps_before"] * t.number("lr_decay"))
@@ -112,7 +112,7 @@ class Adadelta(Optimiser):
         return {"mean_square": StateSlot(), "mean_step": StateSlot()}
 
     def update(self, t: Terms) -> dict[str, Expr]:
-        """One step."""
+        """Parameter and state after a step of Adadelta."""
         p, g, rho, eps = t[PARAMETER], decayed(t), t.number("rho"), t.number("eps")
         square = rho * t["mean_square"] + (1.0 - rho) * Op("square", g)
         step = Op("sqrt", t["mean_step"] + eps) / Op("sqrt", square + eps) * g

@@ -1,4 +1,4 @@
-"""Optimisers as data: which update rule, and which of its numbers can change without recompiling.
+"""Optimisers as data: the update rule, and the numbers that can change without recompiling.
 
 A rule says once, as expressions, what a step makes of a parameter and of the state beside it. The same expressions are
 lowered to one fused pass per parameter (:mod:`abele.parallel.update`), and are evaluated in NumPy to say what an
@@ -25,11 +25,11 @@ from abele.poplibs.popops.expr import Expr
 
 @dataclass(frozen=True)
 class StateSlot:
-    """A tensor that an optimiser keeps beside each parameter, or a scalar that it keeps for all of them.
+    """Tensor of an optimiser for each parameter, or its scalar for all of them.
 
     Attributes:
         dtype: Element type that it is stored in; rules compute in f32.
-        initial: What it holds before the first step.
+        initial: Its value before the first step.
         lasting: False for a scalar that each step computes anew, of which nothing needs to be saved.
     """
 
@@ -44,7 +44,7 @@ class Optimiser:
 
     Attributes:
         variable: Names of the hyper-parameters that live on the device and may change between runs.
-        loss_scaling: What the loss is multiplied by before the backward pass; updates see gradients without it.
+        loss_scaling: Factor of the loss before the backward pass; updates see gradients without it.
         max_grad_norm: The gradients of all parameters together are shrunk to this norm where theirs is larger.
         max_grad_value: Each element of a gradient is cut to this magnitude.
         accumulation: Element type of the sums of gradients over micro-batches.
@@ -77,7 +77,7 @@ class Optimiser:
 
     @property
     def types(self) -> dict[str, ElementType]:
-        """Element types of what is kept."""
+        """Element types of the state."""
         return {f.name: getattr(self, f.name) for f in fields(self) if isinstance(getattr(self, f.name), ElementType)}
 
     @property
@@ -101,11 +101,11 @@ class Optimiser:
         return {}
 
     def advance(self, t: Terms) -> dict[str, Expr]:
-        """What scalars become before the updates of a step."""
+        """New values of the scalars before the updates of a step."""
         return {}
 
     def update(self, t: Terms) -> dict[str, Expr]:
-        """What a step makes of the parameter and of each slot, by name."""
+        """New values of the parameter and of each slot, by name."""
         raise NotImplementedError
 
     # --- its meaning ---------------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ class Optimiser:
         return self.step({}, parameter, gradient)
 
     def step(self, state: dict[str, Array], parameter: Array, gradient: Array) -> Array:
-        """A parameter after a step; ``state`` is what the optimiser remembers, and is empty before the first."""
+        """A parameter after a step; ``state`` is the optimiser's memory, empty before the first."""
         for name, slot in self.scalars().items():
             state.setdefault(name, np.asarray(slot.initial, np.float64))
         for name, slot in self.slots().items():
@@ -145,7 +145,7 @@ class Optimiser:
     # --- replacement ---------------------------------------------------------------------------------------------
 
     def check_replacement(self, other: Optimiser) -> None:
-        """Raise unless ``other`` differs only in what is variable here.
+        """Raise unless ``other`` differs only in variable numbers.
 
         Raises:
             InvalidOptionError: Another rule, or a constant that changed.

@@ -25,7 +25,7 @@ class Sgd(Optimiser):
     after it.
 
     Attributes:
-        velocity_scaling: What the momentum is stored multiplied by.
+        velocity_scaling: Factor of the momentum as it is stored.
         velocity_type: Element type of the momentum.
         combined: True if the momentum takes up the gradients of micro-batches, where it can; see
             :mod:`abele.parallel.combined`.
@@ -61,11 +61,11 @@ class Sgd(Optimiser):
         return {"momentum": StateSlot(self.velocity_type)} if self.has_velocity else {}
 
     def scalars(self) -> dict[str, StateSlot]:
-        """How much the momentum is damped in this step."""
+        """Damping of the momentum in this step, as a scalar."""
         return {"dampening_now": StateSlot()} if self.dampens else {}
 
     def rates_of_momentum(self, t: Terms, replicas: int) -> dict[str, Expr]:
-        """For a momentum that takes up gradients: what is kept of it, and what gradients and parameters count for.
+        """Factors of a momentum that accumulates gradients: of its old value, of gradients and of parameters.
 
         Each replica starts with its share, since replicas sum momenta.
         """
@@ -77,14 +77,14 @@ class Sgd(Optimiser):
         return {"kept": t.number("momentum") * share, "fresh": t.scaled(fresh), "decay": decay}
 
     def descend(self, t: Terms) -> dict[str, Expr]:
-        """A step by a momentum that has taken up the gradients, which comes in the place of these."""
+        """Step by a momentum that has accumulated the gradients and replaces them."""
         rate = t.number("lr")
         if self.scales_velocity:
             rate = rate / t.number("velocity_scaling")
         return {PARAMETER: t[PARAMETER] - rate * t[GRADIENT]}
 
     def update(self, t: Terms) -> dict[str, Expr]:
-        """One step."""
+        """Parameter and momentum after a step."""
         parameter, gradient = t[PARAMETER], decayed(t)
         step, state = gradient, {}
         if self.has_velocity:

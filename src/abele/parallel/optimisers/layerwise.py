@@ -18,7 +18,7 @@ from abele.poplibs.popops.expr import Const, Expr, Op, select
 
 @dataclass(frozen=True)
 class Lars(Optimiser):
-    """LARS: momentum of gradients, each multiplied by what its layer is trusted with.
+    """LARS: momentum of gradients, each multiplied by the trust ratio of its layer.
 
     b ← m·b + lr·λ·(g + w·p), p ← p − b, with λ = η·‖p‖ / (‖g‖ + w·‖p‖ + eps), or 1 where either norm is 0.
 

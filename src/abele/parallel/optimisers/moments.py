@@ -60,7 +60,7 @@ class MomentRule(Optimiser):
         return self.scales_state and self.scaled_state and f16 in (self.first_type, self.second_type)
 
     def slots(self) -> dict[str, StateSlot]:
-        """Both means."""
+        """Slots of the mean of gradients and of the mean of squares."""
         return {"moment1": StateSlot(self.first_type), "moment2": StateSlot(self.second_type)}
 
     def scalars(self) -> dict[str, StateSlot]:
@@ -86,7 +86,7 @@ class MomentRule(Optimiser):
         return p, *self.means(t, g), rate
 
     def means(self, t: Terms, g: Expr) -> tuple[Expr, Expr]:
-        """Both new means, without a scale."""
+        """New means of gradients and of squares, without a scale."""
         m, s = t["moment1"], t["moment2"]
         if self.keeps_scale and self.first_type == f16:
             m = m / t[STATE_SCALE]
@@ -96,7 +96,7 @@ class MomentRule(Optimiser):
         return b1 * m + (1.0 - b1) * g, b2 * s + (1.0 - b2) * Op("square", g)
 
     def stored(self, t: Terms, m: Expr, s: Expr) -> dict[str, Expr]:
-        """Both means as they are stored."""
+        """Both means in the form in which they are stored."""
         if self.keeps_scale and self.first_type == f16:
             m = m * t[STATE_SCALE]
         if self.keeps_scale and self.second_type == f16:
@@ -104,11 +104,11 @@ class MomentRule(Optimiser):
         return {"moment1": m, "moment2": s}
 
     def second_correction(self, t: Terms) -> Expr:
-        """What the mean of squares is divided by."""
+        """Divisor of the mean of squares."""
         return t["correction2"] if self.bias_correction else Const(1.0)
 
     def first_correction(self, t: Terms) -> Expr:
-        """What the mean of gradients is divided by."""
+        """Divisor of the mean of gradients."""
         return t["correction1"] if self.bias_correction else Const(1.0)
 
 

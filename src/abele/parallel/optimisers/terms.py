@@ -1,4 +1,4 @@
-"""What update rules are written over: elements of tensors, and numbers that are compiled in or live on the device."""
+"""Terms of update rules: elements of tensors, and numbers that are compiled in or live on the device."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from abele.numerics import ElementType, f32
 from abele.poplibs.popops.expr import Cast, Const, Expr, Op, PlaceHolder
 
 PARAMETER, GRADIENT = "parameter", "gradient"
-"""What rules call the two tensors that every update has."""
+"""Names in rules of the two tensors that every update has."""
 
 SCALE = "gradient_scale"
-"""What gradients are multiplied by before a rule sees them, where that is a scalar on the device."""
+"""Name of the factor of gradients before a rule sees them, where it is a scalar on the device."""
 
 
 class Terms:
@@ -23,7 +23,7 @@ class Terms:
         tensors: Element type of each tensor that the rule walks, by name; they are the first operands.
         numbers: Hyper-parameters; those that are not in ``variable`` become constants.
         variable: Names of the hyper-parameters that are scalars on the device.
-        factor: What gradients are multiplied by.
+        factor: Factor of gradients.
         scaled: True if they are multiplied by the scalar :data:`SCALE` too.
 
     Attributes:

@@ -25,9 +25,9 @@ class Accumulate(Pass):
     gradients, of which shares could be too small for the type, and updates divide them.
 
     Attributes:
-        micro_batches: How many make one update.
+        micro_batches: Number of micro-batches per update.
         mean: True to make the mean of gradients; otherwise their sum.
-        strategy: When a mean is taken.
+        strategy: Time at which a mean is taken.
         halves: Names of the parameters whose gradients are summed in f16.
         momenta: Of parameters whose momentum takes up the gradients: name, number of the optimiser, and whether it is
             in f16. Those of a network of phases, and of what the model itself changes, stay apart: the decay of a step
@@ -66,7 +66,7 @@ class Accumulate(Pass):
         return made.finish()
 
     def _parts(self, made: NetworkBuilder, parameter: Value, gradient: Value) -> list[tuple[Value, Place]]:
-        """What is added to the sum of a gradient, and where: the parts of several stages, the last stage's first."""
+        """Addends of the sum of a gradient, with their places: the parts of several stages, the last stage's first."""
         whole = [(gradient, parameter.place)]
         op = made.makers.get(gradient)
         if op is None or op.kind != "map" or (self.mean and self.strategy == MeanStrategy.RUNNING):

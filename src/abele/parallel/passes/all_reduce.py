@@ -18,8 +18,9 @@ from abele.parallel.shards import may_shard
 from abele.poplibs.gcl import CommGroup
 
 _Alike = tuple[CommGroup, ElementType, int, bool]
-"""What gradients have in common that are reduced together: the groups of replicas, the type, the IPU, and whether
-replicas share the sums."""
+"""Key of gradients that are reduced together: the groups of replicas, the type, the IPU, and whether replicas share the
+sums.
+"""
 
 
 @dataclass(frozen=True)
@@ -33,11 +34,11 @@ class AllReduce(Pass):
     replicas share the state beside a parameter, each gets its share of the sum alone, by a reduce-scatter.
 
     Attributes:
-        replicas: How many there are.
+        replicas: Number of replicas.
         mean: True if updates use the mean over replicas; otherwise the sum.
-        strategy: When a mean is taken.
+        strategy: Time at which a mean is taken.
         own_values: Kind, size and stride of the groups that have values of their own, by name of the parameter.
-        state: Where the state of optimisers lies.
+        state: Place of the state of optimisers.
         others: Kind, size and stride of the groups over which the gradients of all other parameters are summed.
     """
 
@@ -84,7 +85,7 @@ class AllReduce(Pass):
         return made.finish()
 
     def _together(self, net: Network, updates: Sequence[NetworkOp]) -> dict[_Alike, dict[Value, Value]]:
-        """The gradients of updates and their parameters by what they have in common, each gradient once."""
+        """Gradients of updates with their parameters, by the key that they share, each gradient once."""
         names = {value: state.name for state, value in net.updates.items()}
         groups = {name: CommGroup(*group) for name, group in self.own_values}
         found: dict[_Alike, dict[Value, Value]] = {}
@@ -103,7 +104,7 @@ class AllReduce(Pass):
         return self.state.is_sharded(elements) and may_shard(op.attrs["optimiser"], elements, self.replicas)
 
     def _scale(self, size: int) -> float:
-        """What gradients are multiplied by before they are sent."""
+        """Factor of gradients before they are sent."""
         if not self.mean:
             return 1.0
         return 1.0 / size if self.strategy == MeanStrategy.RUNNING else self.replicas / size

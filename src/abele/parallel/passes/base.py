@@ -66,7 +66,7 @@ class BlockPass(Pass):
         Args:
             ops: In order. Their regions and functions are rewritten already.
             results: The values that something after the ops needs.
-            into: Where to append; values of entries are the same objects there.
+            into: Builder to append to; values of entries are the same objects there.
             values: For each value the one that takes its place; to be filled.
         """
 
@@ -122,7 +122,7 @@ def replaced(net: Network, ops: Iterable[NetworkOp], values: dict[Value, Value])
     """``net`` with other ops.
 
     Args:
-        net: What enters and leaves.
+        net: Network whose inputs and results are taken over.
         ops: The ops instead of those of ``net``.
         values: For each value that leaves, the one that takes its place.
     """

@@ -12,7 +12,7 @@ from abele.parallel.passes.base import BlockPass, reading
 
 @dataclass(frozen=True)
 class Canonicalise(BlockPass):
-    """Replace ops by simpler ones: views that change nothing, maps that read one operand twice, known branches.
+    """Replace ops by simpler ones: views without effect, maps that read one operand twice, known branches.
 
     What builders do to each op as they append it, done to ops that are there: those of a text, or of a pass before.
     """

@@ -1,4 +1,4 @@
-"""``common-subexpressions``: what is computed twice is computed once."""
+"""``common-subexpressions``: equal computations are done once."""
 
 from __future__ import annotations
 
@@ -36,6 +36,6 @@ class CommonSubexpressions(BlockPass):
 
 
 def _key(op: NetworkOp) -> Any:
-    """What two ops have in common that compute the same."""
+    """Key of ops with the same results."""
     made = tuple((v.type, v.name, v.place) for v in op.outputs)
     return op.kind, op.inputs, made, attributes_key(op.attrs), tuple(map(block_key, op.regions))

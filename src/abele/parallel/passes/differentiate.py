@@ -3,6 +3,8 @@
 Reverse mode: from the last op to the first, each op whose results the loss depends on appends the gradients of its
 operands (:meth:`~abele.parallel.registry.OpRule.backward`). Gradients that reach a value along several paths are added
 in one op when the op that makes the value is reached. That is right because by then every reader has had its turn.
+For the loss y² of y = w·x with w = 3 and x = 2, the square gives y the gradient 2y = 12; then the product gives w the
+gradient 12x = 24, and x 12w = 36.
 
 Control flow is differentiated as follows, so that nothing is unrolled:
 
@@ -53,7 +55,9 @@ Pending = dict[Value, list[Value]]
 """The gradients that have reached each value so far."""
 
 _Wants = tuple[NetworkFunction, tuple[bool, ...], tuple[bool, ...]]
-"""A function, which of its results have gradients, and which of its parameters are to."""
+"""Key of a differentiated function: the function, True for each result with a gradient, True for each parameter to have
+one.
+"""
 
 
 @dataclass(frozen=True)
@@ -63,8 +67,8 @@ class Differentiate(Pass):
     Attributes:
         parameters: Names of the parameters; those that the loss does not depend on get no gradient.
         scale: Gradient of the loss by itself: 1, a loss scale, or −1 to go uphill.
-        variable_scale: What it is multiplied by besides, at first, where that may change on the device.
-        counted: Which gradients are counted by magnitude, where an automatic scale follows them.
+        variable_scale: Initial value of a further factor, where that may change on the device.
+        counted: Choice of gradients that are counted by magnitude, where an automatic scale follows them.
     """
 
     name: ClassVar[str] = "differentiate"
@@ -100,8 +104,8 @@ def differentiate(
         net: A network with a loss.
         wanted: Values that enter, usually parameters.
         scale: Gradient of the loss by itself.
-        variable_scale: What it is multiplied by besides, at first, where that may change on the device.
-        counted: Which gradients are counted by magnitude, where an automatic scale follows them.
+        variable_scale: Initial value of a further factor, where that may change on the device.
+        counted: Choice of gradients that are counted by magnitude, where an automatic scale follows them.
 
     Raises:
         TensorError: The network has no loss.
@@ -115,7 +119,7 @@ def differentiate(
         with made.at(place=net.loss.place):
             start = _start(made, net.loss, scale, variable_scale)
             pending: Pending = {net.loss: [start]}
-        # What the model makes of a parameter in place is that parameter still: its gradient counts as well, and goes no
+        # A parameter that the model changed in place is that parameter still: its gradient counts as well, and goes no
         # further, since such changes have no derivative.
         changed = {v: net.updates[v] for v in sources if net.updates.get(v, v) is not v}
         # Gradients are made only for values between the loss and what is wanted.
@@ -161,7 +165,7 @@ def gradients(
     What is appended is differentiated like any other op: derivatives of derivatives need nothing more.
 
     Args:
-        net: What to extend; its ops make the results.
+        net: Builder to extend; its ops make the results.
         results: Values that depend on the sources.
         given: The gradient of each result.
         sources: Values that enter or that ops make; zeros for those that the results do not depend on.
@@ -228,9 +232,9 @@ class _Reverse:
     """One backward pass over the ops of one block.
 
     Attributes:
-        net: Where gradients are appended; it can read the values of the ops.
+        net: Builder that gradients are appended to; it can read the values of the ops.
         home: The builder that has the ops, for those that have to keep more than they did.
-        functions: What functions were taken apart into, for the whole network.
+        functions: Forward and backward parts of functions, for the whole network.
         stage: Of what is appended.
         kept: Values whose gradients are asked for though ops make them; filled on the way.
         ends: Values through which nothing is differentiated.
@@ -246,7 +250,7 @@ class _Reverse:
     counts: BlockCounts | None = None
 
     def run(self, ops: Sequence[NetworkOp], reached: set[Value], pending: Pending) -> None:
-        """Append the gradients of what ``ops`` read.
+        """Append the gradients of the operands of ``ops``.
 
         Args:
             ops: In order; all that lies between what is in ``pending`` and what is wanted.
@@ -294,7 +298,7 @@ class _Reverse:
         return _Reverse(net, home, self.functions, counts=counts)
 
     def _counted(self, made: Sequence[Value], *, has_counts: bool) -> Sequence[Value]:
-        """What an op with blocks has made, without the counts that it ends with, which are added to those here."""
+        """Results of an op with blocks, without its counts at the end; these are added to the counts here."""
         if not has_counts:
             return made
         assert self.counts is not None
@@ -320,7 +324,7 @@ class _Reverse:
             counts = [] if inner.counts is None else inner.counts.all
             made = backward.finish([*given.values(), *counts])
         needs = tuple(backward.captured)
-        # What the caller has in any case need not be returned again.
+        # Values that the caller has in any case need not be returned again.
         kept = [v for v in needs if v not in block.parameters and v not in block.results]
         whole = OpBlock(block.parameters, tuple(forward.ops), (*block.results, *kept))
         gives = tuple(p in given for p in block.parameters)
@@ -342,7 +346,7 @@ class _Reverse:
         return [next(made) if gives else None for gives in linear.gives]
 
     def _kept(self, op: NetworkOp, forward: NetworkFunction, linear: _Linear) -> tuple[Value, ...]:
-        """The results of a call that keeps what its backward pass needs, instead of one that does not."""
+        """Results of a call that keeps values for its backward pass, in place of the call without them."""
         if not linear.kept:
             return op.outputs
         made = linear.forward.results[len(op.outputs) :]
@@ -373,6 +377,7 @@ class _Reverse:
         active = _active(body, wanted, num_carried)
         linear = self._linear(body, active, [False, *active, *wanted[num_carried:]])
         tables = self._tables(op, linear)
+        # Values that all trips share need no table; their gradients are summed over the trips.
         outside = dict(zip(body.parameters[1 + num_carried :], op.inputs[num_carried:], strict=True))
         gives = linear.gives[1 + num_carried :]
         invariant = [v for v, given in zip(op.inputs[num_carried:], gives, strict=True) if given]
@@ -390,9 +395,11 @@ class _Reverse:
                     return index
                 return outside[value] if value in outside else build.read_row(region, tables[value], index)
 
+            # One trip back: gradients of the carried values after it, and the forward values that it needs.
             arguments = [*now[: len(carried)], *map(needed_value, linear.needs)]
             made = list(region.inline(linear.backward, [region.read(v) for v in arguments]))
             places = iter(made)
+            # The first results are the carried gradients before the trip, the next ones add to the sums.
             by_carried = [next(places) if gives_it else None for gives_it in linear.gives[1 : 1 + num_carried]]
             after = [
                 g if g is not None else _zeros(region, v)
@@ -404,6 +411,7 @@ class _Reverse:
             ]
             if not counting:
                 return [*after, *sums]
+            # Counts of magnitudes are carried along like one more sum.
             assert self.counts is not None
             here = BlockCounts(region, self.counts.tracking)
             for counts in (now[-1], *made[len(made) - linear.counts :]):
@@ -412,16 +420,18 @@ class _Reverse:
                 here.of_trip(now[: len(carried)])
             return [*after, *sums, *here.all]
 
+        # The loop back carries gradients, then sums, then counts, and all but the gradients begin with zero.
         entering = self.counts is not None and self.counts.tracks(op)
         counting = linear.counts or entering
         sums_before = [*(_zeros(net, v) for v in invariant), *([build.full(net, 0.0, (2,), f32)] if counting else [])]
         made = build.loop(net, count, [*starts, *sums_before], trip_back)
+        # Each operand gets its result where it is active or summed, and None elsewhere.
         results = iter(self._counted(made, has_counts=counting))
         by_carried = [next(results) if is_active else None for is_active in active]
         return [*by_carried, *(next(results) if given_one else None for given_one in gives)]
 
     def _tables(self, op: NetworkOp, linear: _Linear) -> dict[Value, Value]:
-        """For each value of a loop's body that the backward pass needs of every trip, the table that has it."""
+        """Tables for a loop's backward pass, by the value of the body whose trips they hold."""
         (body,), num_carried, count = op.regions, op.attrs["carried"], op.attrs["count"]
         fixed = {body.parameters[0], *body.parameters[1 + num_carried :]}
         kept = [v for v in linear.needs if v not in fixed]

@@ -23,7 +23,7 @@ _WHOLE = frozenset({"reshape", "permute", "reverse", "transfer"})
 """Kinds of op whose result has the elements of the operand, each once."""
 
 _VIEWS = _WHOLE | {"slice", "concat"}
-"""Kinds of op that make no element which an operand has not."""
+"""Kinds of op whose results hold only elements of their operands."""
 
 _PRODUCTS = frozenset({"linear", "matmul", "convolution", "convolution_group"})
 """Kinds of op that are matrix products and convolutions."""
@@ -31,13 +31,13 @@ _PRODUCTS = frozenset({"linear", "matmul", "convolution", "convolution_group"})
 
 @dataclass
 class Tracking:
-    """What is counted in a whole network.
+    """Gradients that are counted in a whole network.
 
     Attributes:
-        scale: Which gradients count.
+        scale: Choice of the gradients that count.
         types: Element types of the gradients that are to be counted, whether they are float16 or not.
-        found: Those of the names that stand for something.
-        known: What has a name.
+        found: Names of the choice that match something.
+        known: All names in the network.
     """
 
     scale: AutomaticLossScale
@@ -46,7 +46,7 @@ class Tracking:
     known: set[str] = field(default_factory=set)
 
     def matches(self, name: str) -> bool:
-        """True if gradients of what has this name are counted."""
+        """True if gradients of the parameter or module of this name are counted."""
         self.known.update(modules_around(name))
         matching = self.scale.matching(name)
         self.found.update(matching)
@@ -81,8 +81,8 @@ class BlockCounts:
     """Counts in one block: of the network, a function or a region.
 
     Args:
-        net: Where gradients are made.
-        tracking: What is counted.
+        net: Builder of the gradients.
+        tracking: Choice of the gradients to count.
     """
 
     def __init__(self, net: BlockBuilder, tracking: Tracking) -> None:
@@ -93,7 +93,7 @@ class BlockCounts:
         self._made: dict[Place, list[Value]] = {}
 
     def tracks(self, op: NetworkOp) -> bool:
-        """True if the whole gradients of what ``op`` makes are tracked."""
+        """True if the whole gradients of the results of ``op`` are tracked."""
         module = op.debug.path.replace("/", ".")
         return self._method == GradientTracking.ALL or (
             self._method == GradientTracking.NAMED and bool(module) and self.tracking.matches(module)
@@ -106,7 +106,7 @@ class BlockCounts:
                 self._count(gradient)
 
     def of_trip(self, gradients: Gradients) -> None:
-        """Count gradients of what a trip of a loop has made, which enter the block that goes through it in reverse."""
+        """Count gradients of values made in a trip of a loop, as they enter its reverse block."""
         for gradient in gradients:
             if gradient is not None and self._is_of_use(gradient):
                 self._take(gradient)
@@ -130,7 +130,7 @@ class BlockCounts:
         self._seen.add(start)
 
     def add(self, counts: Value) -> None:
-        """Add what was counted in a block inside of this one."""
+        """Add the counts of a block inside of this one."""
         self._made.setdefault(counts.place, []).append(counts)
 
     @property

@@ -1,4 +1,4 @@
-"""``group-convolutions``: convolutions that a model's author grouped become one op, which runs them together.
+"""``group-convolutions``: convolutions grouped by the model's author become one op and run together.
 
 A group is contracted to one node of the graph of ops. That is an order of the ops again if no member depends on
 another, directly or through ops or groups between them; then the op stands where the first member stood, and what other
@@ -52,6 +52,7 @@ def _key(op: NetworkOp) -> _Key | None:
 
 def _contracted(ops: Sequence[NetworkOp]) -> list[NetworkOp]:
     """``ops`` with one op in the place of each group of several, in an order in which they can run."""
+    # All members of a group are one node, named by its first member.
     groups: dict[_Key, list[NetworkOp]] = {}
     for op in ops:
         key = _key(op)
@@ -59,6 +60,7 @@ def _contracted(ops: Sequence[NetworkOp]) -> list[NetworkOp]:
             groups.setdefault(key, []).append(op)
     nodes = {op: members[0] for members in groups.values() for op in members}
     makers = {v: op for op in ops for v in op.outputs}
+    # Depth-first order with a stack of its own: networks are deeper than Python's recursion.
     ready: list[NetworkOp] = []
     # An op is entered when it is first reached, and left when what it reads is there.
     state: dict[NetworkOp, bool] = {}
@@ -74,6 +76,8 @@ def _contracted(ops: Sequence[NetworkOp]) -> list[NetworkOp]:
                     ready.append(_joined(members))
                 continue
             state[op] = False
+            # Makers are pushed in reverse, so that they are entered in the order of the operands; an open one closes a
+            # cycle.
             before = [makers[v] for m in members for v in m.inputs if v in makers]
             for maker in (nodes.get(m, m) for m in reversed(before)):
                 if state.get(maker) is False:
@@ -106,7 +110,7 @@ def _alone(op: NetworkOp) -> NetworkOp:
 
 
 def _dependent(op: NetworkOp, members: Sequence[NetworkOp]) -> NetworkError:
-    """The error that a group is reached again from ``members``, which it reads the results of."""
+    """Error for a group that depends on itself through ``members``."""
     last = members[-1]
     among = "another one needs its result" if _key(op) != _key(last) else "is one of them"
     return NetworkError(

@@ -4,7 +4,8 @@ A model may compute all tokens and use the first, or join what it takes apart ag
 op is asked which parts of its operands the wanted part of its result needs; what several readers want of one value is
 put together. Then the ops are made anew for those parts. So a slice wanders from where the model has it to what enters,
 through maps, products, norms and views, and takes the work with it: forward, and backward, too, where the gradient of
-what is sliced later would be zeros but for the slice.
+what is sliced later would be zeros but for the slice. A classifier that reads the first of 128 tokens, for example,
+computes the feed-forward part of its last layer for [batch, 1, width] instead of [batch, 128, width].
 
 It is right because every kind says exactly what a part of its result depends on (:meth:`OpRule.needs`), and a part that
 cannot be told is taken whole. It never costs: an op is made once, of no more elements than before. Parts of nearly all
@@ -66,11 +67,11 @@ class Narrow(BlockPass):
 
 
 def _plan(ops: Sequence[NetworkOp], demand: dict[Value, ValuePart]) -> dict[NetworkOp, _Needs]:
-    """The ops of which a part is made, or that read parts, with what they make and read.
+    """Ops that make or read parts, with these parts.
 
     Args:
         ops: In order.
-        demand: What is wanted of the results; what ops want of each other is added.
+        demand: Parts of results that are needed; the needs of ops are added.
     """
     plan: dict[NetworkOp, _Needs] = {}
     narrow: set[Value] = set()

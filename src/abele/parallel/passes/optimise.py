@@ -30,7 +30,7 @@ class Optimise(Pass):
             for parameter in (by_name[name] for name in names if name in by_name):
                 origin = made.origin.renamed(f"update/{parameter.name}")
                 with made.at(origin, stage=Stage.UPDATE, place=parameter.place):
-                    # What the model itself makes of a parameter comes before the optimiser's step.
+                    # The model's own change of a parameter comes before the optimiser's step.
                     now, gradient = net.updates.get(parameter, parameter), net.gradients[parameter]
                     made.updates[parameter] = build.update(made, now, gradient, optimiser, number)
         return made.finish()

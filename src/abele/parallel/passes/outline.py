@@ -3,7 +3,8 @@
 A model's repeated layers are recorded one after the other. Each op gets a token that says what it is apart from which
 values it reads; stretches with equal tokens are candidates. They are found in a suffix array of the tokens: a run of
 ``k`` neighbouring suffixes that share ``n`` tokens is a stretch of ``n`` ops at ``k`` places. The candidate that leaves
-the fewest ops wins, then the next among what is left. Before a candidate is taken, its occurrences are made into
+the fewest ops wins, then the next among what is left: tokens ``a b c a b c d`` become 2 calls of ``a b c``, and ``d``.
+Before a candidate is taken, its occurrences are made into
 isolated blocks and compared: only those that are equal as blocks (the same flow between ops, the same constants) become
 calls, so tokens may be coarse without harm.
 
@@ -47,7 +48,7 @@ class Outline(Pass):
     min_calls: int = 2
 
     def run(self, net: Network) -> Network:
-        """The network with calls, which computes what it computed in the same order."""
+        """The network with calls, with the same results in the same order."""
         found = _Outlining(net, self).run()
         return net if found is None else replace(net, ops=found)
 
@@ -99,7 +100,7 @@ class _Outlining:
         return len({op.place for op in self._ops[start : start + length]} - {None}) <= 1
 
     def _leaving(self, stretches: Sequence[Stretch]) -> list[tuple[int, int]]:
-        """Which results of a stretch's ops (op, result) something outside reads, in any of the occurrences."""
+        """Results of a stretch's ops, as (op, result), that something outside reads in any of the occurrences."""
         found: set[tuple[int, int]] = set()
         for start, length in stretches:
             for number, op in enumerate(self._ops[start : start + length]):
@@ -155,7 +156,7 @@ class _Occurrence:
             for value in op.inputs:
                 if value not in inside and value not in entered:
                     entered[value] = Value(value.shape, value.dtype)
-            # What the stretch makes itself, or a parameter for what comes from outside, in order of first use.
+            # The stretch's own value, or a parameter for one from outside, in order of first use.
             inputs = tuple(inside.get(v) or entered[v] for v in op.inputs)
             outputs = tuple(replace(v, place=HERE) for v in op.outputs)
             inside |= zip(op.outputs, outputs, strict=True)
@@ -182,7 +183,7 @@ def _from(op: NetworkOp, random: int) -> FrozenDict[str, Any]:
 
 
 def _under(op: NetworkOp, path: str) -> DebugRecord:
-    """Where an op comes from, without the module path that its call says."""
+    """Origin of an op, without the module path of its call."""
     debug = op.debug
     if not path:
         return debug
@@ -252,7 +253,7 @@ def _token(op: NetworkOp) -> Any:
 
 
 def _candidates(tokens: Sequence[int], min_ops: int) -> list[list[Stretch]]:
-    """Stretches with equal tokens that do not overlap each other, those first that leave the fewest ops."""
+    """Stretches with equal tokens that do not overlap, in order of how few ops they leave."""
     found: dict[tuple[int, int], tuple[int, list[Stretch]]] = {}
     for length, places in _repeats(tokens):
         if length < min_ops:

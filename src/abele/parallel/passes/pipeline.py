@@ -39,7 +39,7 @@ from abele.writing import writing
 
 _checking: ContextVar[bool] = ContextVar("checking_between_passes", default=False)
 CAPTURED = "captured"
-"""What dumps call the network before the first pass."""
+"""Name in dumps of the network before the first pass."""
 
 
 @contextmanager
@@ -106,7 +106,7 @@ class Pipeline:
         """The network after all passes.
 
         Args:
-            net: What to start with; it stays as it is.
+            net: Network to start with; it stays as it is.
             watch: Is shown the network before the first and after each pass.
 
         Raises:
@@ -141,13 +141,13 @@ def _simplifying() -> tuple[Pass, ...]:
 
 
 def in_blocks(chooser: BlockChooser | None) -> tuple[Pass, ...]:
-    """What leaves out scores that known masks hide; nothing without a chooser."""
+    """Passes that leave out scores hidden by known masks; none without a chooser."""
     tidy = (Canonicalise(), FoldConstants(), CommonSubexpressions(), DeadCode())
     return () if chooser is None else (SkipHidden(chooser), *tidy)
 
 
 def inference_pipeline(blocks: BlockChooser | None = None) -> Pipeline:
-    """What networks go through before they are lowered to run forward; ``blocks`` as of :func:`training_pipeline`."""
+    """Passes before networks are lowered to run forward; ``blocks`` as of :func:`training_pipeline`."""
     placing = (Outline(), AssignPlaces(), AssignStages(), Follow(), InsertTransfers())
     return Pipeline((*_simplifying(), *in_blocks(blocks), *placing))
 
@@ -161,14 +161,14 @@ def training_pipeline(
     automatic_loss_scale: AutomaticLossScale | None = None,
     blocks: BlockChooser | None = None,
 ) -> Pipeline:
-    """What networks go through before they are lowered to be trained.
+    """Passes before networks are lowered to be trained.
 
     Args:
-        schedule: How many micro-batches make an update.
+        schedule: Schedule of a run, with the number of micro-batches per update.
         groups: Optimisers and their parameters.
         recompute: True to compute cheap activations again in the backward pass.
         recompute_stages: False to keep activations between the stages of a pipeline, and not compute them again.
-        automatic_loss_scale: How the scale of the loss follows the gradients, if it does.
+        automatic_loss_scale: Rule by which the loss scale follows the gradients, if it does.
         blocks: Says in which blocks attention leaves out what known masks hide; None to compute all of it.
 
     Raises:
@@ -177,12 +177,14 @@ def training_pipeline(
     named = tuple((g.optimiser, tuple(p.name for p in g.parameters)) for g in groups)
     trained = tuple(name for _, names in named for name in names)
     halves = tuple(name for o, names in named if o.accumulation == f16 for name in names)
+    # Momenta that accumulate gradients take the place of sums.
     momenta = tuple(
         (name, number, optimiser.types.get("velocity_type") == f16)
         for number, (optimiser, names) in enumerate(named)
         if combines(optimiser, schedule)
         for name in names
     )
+    # A scale that may change is a scalar on the device; a fixed one is multiplied into the loss.
     scale, changes = loss_scale_of(groups)
     changes |= automatic_loss_scale is not None
     start = Differentiate(trained, scale=sign_of(groups) * (1.0 if changes else scale), counted=automatic_loss_scale)
@@ -190,6 +192,7 @@ def training_pipeline(
     apart = automatic_loss_scale is not None and automatic_loss_scale.tracking == GradientTracking.NAMED
     return Pipeline(
         (
+            # Equal layers become calls before differentiation, so that each function is differentiated once.
             *_simplifying(),
             *in_blocks(blocks),
             *(() if apart else (Outline(),)),
@@ -223,7 +226,7 @@ class PassDump:
     A pass that changes nothing writes nothing. What another run left there goes.
 
     Args:
-        folder: Where; it is made if it is not there.
+        folder: Folder of the dump; it is made if it is not there.
     """
 
     def __init__(self, folder: str | Path) -> None:

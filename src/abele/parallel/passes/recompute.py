@@ -18,10 +18,10 @@ from abele.parallel.passes.base import Pass
 CHEAP = frozenset(
     {"map", "cast", "nonlinearity", "softmax", "safe_softmax", "log_softmax", "dropout", "dropout_mask", "pool"}
 )
-"""Kinds that cost little beside the memory of what they make."""
+"""Kinds that cost little beside the memory of their results."""
 
 VIEWS = frozenset({"reshape", "permute", "expand", "slice", "concat", "detach"})
-"""Kinds that cost nothing; they follow what they show."""
+"""Kinds that cost nothing; they are as cheap as their operands."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class _Copies:
     def ops(self, ops: Sequence[NetworkOp]) -> list[NetworkOp]:
         for op in ops:
             if op.stage == Stage.BACKWARD:
-                # What another IPU, or an earlier stage of a pipeline, has made is read as it is: copies are made where
-                # the value was, and in a pipeline at that time.
+                # Values from another IPU, or from an earlier stage of a pipeline, are read as they are: copies are made
+                # where the value was, and in a pipeline at that time.
                 op = replace(op, inputs=tuple(self._again(v) if v.place == op.place else v for v in op.inputs))
             self._made.append(op)
         return self._made
@@ -67,7 +67,7 @@ class _Copies:
         return self._copies[value]
 
     def _is_worth(self, value: Value) -> bool:
-        """True if ``value`` is cheap; a view is if what it shows is."""
+        """True if ``value`` is cheap; a view is if its operand is."""
         op = self._maker.get(value)
         while op is not None and op.kind in VIEWS:
             op = self._maker.get(op.inputs[0])

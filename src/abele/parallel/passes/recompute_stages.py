@@ -65,7 +65,7 @@ class _Again:
         return self._copies[value, place]
 
     def _is_backward_of(self, made: Place, read: Place) -> bool:
-        """True if what was made in the one place is read by that stage's backward stage, which is a later one."""
+        """True if a value of the one place is read by that stage's backward stage, which is a later one."""
         last = self._net.num_stages - 1  # Of both passes.
         apart = read.pipeline_stage - made.pipeline_stage
         return made.ipu == read.ipu and apart > 1 and made.pipeline_stage + read.pipeline_stage == last

@@ -52,7 +52,7 @@ class AssignStages(Pass):
 
     def _stage(self, op: NetworkOp, place: Place, number: dict[Value, int], last: int) -> int:
         own = place.pipeline_stage if op.stage == Stage.FORWARD else 2 * last + self.turns - place.pipeline_stage
-        # What comes from another IPU is there one stage later.
+        # A value from another IPU is there one stage later.
         ready = {v: number[v] + (v.place.ipu != place.ipu) for v in op.inputs if v in number}
         latest = max(ready, key=ready.__getitem__, default=None)
         if latest is None or ready[latest] <= own:

@@ -53,7 +53,7 @@ def compare(path: Path, *, jobs: int = 1, console: Console | None = None) -> tup
         path: CSV of histograms: ``length`` and columns of counts, ``wikipedia_512``, ``squad11_384`` and
             ``glue_…_128``; those that it lacks are left out.
         jobs: Processes at a time that compile BERT.
-        console: Where progress is shown, or None.
+        console: Console for progress, or None.
 
     Raises:
         FileFormatError: The file cannot be read, or has none of the columns.
@@ -121,9 +121,9 @@ def realised(
 
     Args:
         rows: Rows, of which those with published overheads are compared.
-        runs: What is compiled.
+        runs: Runs to compile.
         system: Of the runs.
-        console: Where progress is shown, or None.
+        console: Console for progress, or None.
     """
     costs = runs.costs(console)
     if isinstance(costs, str):
@@ -157,7 +157,7 @@ def _realised_table(known: Sequence[tuple[PackedRow, float]], figures: Sequence[
 
 
 def _spellings_table(costs: PackCosts) -> str:
-    """What the ways to write a mask cost, at the depth that was compiled whole."""
+    """Table of the costs of each way to write a mask, at the depth that was compiled whole."""
     heads = (f"depth {costs.depth}", "overhead", "masks made", "masks added", "losses by sequence")
     lines = ["| " + " | ".join(heads) + " |", "|---" + "|--:" * (len(heads) - 1) + "|"]
     for masks, title in _SPELLED.items():

@@ -1,4 +1,4 @@
-"""What packs of every depth cost: each program that differs compiled once, several at a time."""
+"""Costs of packs of every depth: each program that differs compiled once, several at a time."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from abele.validation.packed.runs import UpdateCost, overhead, packed_run, padde
 from abele.validation.training.run import TrainingRun
 
 SPELLINGS = (("once", "once"), ("layers", "layers"), ("listing", "layers"))
-"""How packs write their masks, and how the padded rows that they are held against do. One row is soon made: with a pass
-of its own to add it, padded rows take the same whichever way it is made."""
+"""Ways of writing the masks of packs, each with that of the padded rows beside them. One row is soon
+made: with a pass of its own to add it, padded rows take the same whichever way it is made.
+"""
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class PackCosts:
 
 
 class PackRuns:
-    """Runs on padded rows and on packs, which are compiled beside whatever their maker does next.
+    """Runs on padded rows and on packs, compiled beside the maker's further work.
 
     How deep packs are changes the head alone, by some masked tokens, and its IPU waits for those with more layers. So
     of all depths two are compiled: the one nearest to 3, and the greatest.
@@ -72,11 +73,11 @@ class PackRuns:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Compile none of what has not begun."""
+        """Cancel the compilations that have not begun."""
         self._pool.shutdown(cancel_futures=True)
 
     def costs(self, console: Console | None = None) -> PackCosts | str:
-        """The costs, or what is wrong with the first run that does not compile; ``console`` shows progress."""
+        """The costs, or the error of the first run that does not compile; ``console`` shows progress."""
         done = as_completed(self._found.values())
         if console is not None:
             done = iter(track(done, "BERT on packs", total=len(self._found), console=console))

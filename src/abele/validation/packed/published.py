@@ -23,7 +23,7 @@ class PublishedPacking:
         factor: Sequences in a pack on average, as published; None where that was not.
         overhead: Share of cycles that packs take more than padded sequences.
         realised: Speed-up over padded sequences.
-        source: Where it was published.
+        source: Source of the publication.
     """
 
     column: str

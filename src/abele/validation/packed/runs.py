@@ -1,8 +1,8 @@
-"""What packs cost on the machine: BERT-Large on packs beside padded sequences, compiled.
+"""Cost of packs on the machine: BERT-Large on packs beside padded sequences, compiled.
 
 Padded sequences have a mask of one row, by which tokens see all but padding, and losses that are means over a
-micro-batch. Packs have a mask of their own for each pack, made of the numbers of sequences, losses that are means over
-sequences, one first token for each sequence, and room for one more masked token for each. Overhead is the cycles of
+micro-batch. Each pack has a mask of its own, made of the numbers of sequences. Its losses are means over sequences, and
+it has one first token and room for one more masked token per sequence. Overhead is the cycles of
 an update on packs over those on as many rows of padded sequences, less one.
 """
 
@@ -49,7 +49,7 @@ def packed_run(padded: TrainingRun, depth: int, factor: float, masks: str | None
 
 @dataclass(frozen=True)
 class UpdateCost:
-    """What an update takes, and what of it masks and losses by sequence do.
+    """Cost of an update, and the parts that masks and losses by sequence take.
 
     Attributes:
         cycles: From begin to end.
@@ -69,7 +69,7 @@ class UpdateCost:
 
     @classmethod
     def of(cls, report: Report) -> UpdateCost:
-        """What a report says of an update."""
+        """Cost of an update, read from a report."""
         steps = report.steps
         own = (np.asarray(steps["program"]) == 0) & np.array([kind != "stream" for kind in steps["kind"]], bool)
         cycles = np.asarray(steps["cycles"], np.float64) * np.asarray(steps["executions"])
@@ -95,7 +95,7 @@ class UpdateCost:
 
     @property
     def parts(self) -> tuple[float, float, float]:
-        """What masks and losses by sequence take in passes of their own: making masks, adding them, and losses."""
+        """Cycles of masks and losses by sequence in passes of their own: making masks, adding them, and losses."""
         return self.made, self.added, self.by_sequence
 
 

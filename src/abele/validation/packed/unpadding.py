@@ -1,4 +1,4 @@
-"""What un-padding saves where accelerators wait for the one with the most tokens.
+"""Speed-up of un-padding where accelerators wait for the one with the most tokens.
 
 Un-padding computes the real tokens of a batch alone. Sequences are dealt out at random, so an update takes as long as
 the accelerator takes whose sequences are the longest. The number of tokens of a batch is a sum of lengths, whose

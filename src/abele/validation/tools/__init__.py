@@ -20,11 +20,11 @@ class Tool(Protocol):
     """A module of this package."""
 
     def build(self, graph: Graph, given: Parameters) -> Sequence:
-        """Make the operator in ``graph``; what is counted."""
+        """Make the operator in ``graph``; returns the program that counts."""
 
 
 def names() -> list[str]:
-    """The kinds of operators that there are."""
+    """Kinds of operators, by name."""
     return sorted(module.name for module in iter_modules(__path__))
 
 

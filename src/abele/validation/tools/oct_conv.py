@@ -20,7 +20,7 @@ _RATE = -0.05
 
 
 def build(graph: Graph, given: Parameters) -> Sequence:
-    """The octave convolution that ``given`` describes, forward and, unless that is all, backward and weight update."""
+    """Octave convolution of ``given``: forward and, unless that is all, backward and weight update."""
     whole = params_of(given)
     alpha = given.number("alpha", 0.0)
     low_in = round(given.number("alpha-in", alpha) * whole.in_channels)
@@ -151,7 +151,7 @@ class Octave:
         multiconv.convolution_weight_update(self.graph, updates, prog)
 
     def _input(self, path: tuple[str, str]) -> Tensor:
-        """What a convolution reads."""
+        """Input of a convolution."""
         return self.pooled if path == ("high", "low") else self.inputs[path[0]]
 
     def _first(self, target: str) -> str:

@@ -11,7 +11,7 @@ from abele.validation.parameters import Parameters
 
 
 def build(graph: Graph, given: Parameters) -> Sequence:
-    """A tensor of ``--shape`` reduced over ``--dims``; scaled, and added to what is there with ``--update``."""
+    """A tensor of ``--shape`` reduced over ``--dims``; scaled, and added to its output with ``--update``."""
     dtype = as_element_type(given.text("type", "half"))
     out_type = as_element_type(given.text("out-type", dtype.name))
     operand = map_tensor_linearly(graph, graph.variable(dtype, given.shape("shape"), name="in"))

@@ -15,15 +15,16 @@ from abele.validation.training.transformer import TYPE, LayerBuilder, LayerSizes
 LARGE = LayerSizes(hidden=1024, heads=16, feed_forward=4096, eps=1e-12)
 BASE = LayerSizes(hidden=768, heads=12, feed_forward=3072, eps=1e-12)
 MASKS = ("once", "layers", "listing")
-"""How masks are written: ``once`` by each stage, in one pass, and added in the pass that scales scores; by all
+"""Ways of writing masks: ``once`` by each stage, in one pass, and added in the pass that scales scores; by all
 ``layers`` anew, and added in a pass of its own; or as the published ``listing``, by each stage: a comparison, a choice,
-and a sum in each layer, each a pass."""
+and a sum in each layer, each a pass.
+"""
 MADE = "mask"
-"""What ops are called that make masks."""
+"""Name of ops that make masks."""
 BY_SEQUENCE = "head/loss_by_sequence"
-"""What ops are called that make means over sequences of the losses of tokens."""
+"""Name of ops that make means over sequences of the losses of tokens."""
 _HIDES = -10_000.0
-"""What is added to the scores of tokens that are not to be seen."""
+"""Number added to the scores of tokens that are not to be seen."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Bert:
 
     Attributes:
         sizes: LayerSizes of the layers.
-        stages: Where layers are.
+        stages: Places of the layers.
         tokens: Length of a sequence, or of a pack of several.
         packed: Most sequences in a pack; 1 where sequences are padded.
         masked: Tokens of each that are predicted.
@@ -43,7 +44,7 @@ class Bert:
             sequence alone, by its number.
         mean_packed: Sequences in a pack on average; then the loss of masked tokens is a mean over sequences, not over
             tokens.
-        masks: How masks are written: :data:`MASKS`.
+        masks: Way of writing masks: :data:`MASKS`.
     """
 
     sizes: LayerSizes
@@ -106,7 +107,7 @@ class _BertBuilder:
         return layers.dropout(layers.norm(x, "embedding/norm"), model.sizes.dropout), tables[0]
 
     def _mask(self, stage: int) -> Value:
-        """What a stage adds to scores: tokens see those of their own sequence alone; [samples, 1, tokens, tokens].
+        """Mask that a stage adds to scores: tokens see those of their own sequence alone; [samples, 1, tokens, tokens].
 
         Of padding, whose number is 0, it is [samples, 1, 1, tokens].
         """

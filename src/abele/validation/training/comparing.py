@@ -23,11 +23,11 @@ SCALING_BARS = Bars(0.10)
 
 @dataclass(frozen=True)
 class Predicted:
-    """What was predicted.
+    """Predictions of training runs.
 
     Attributes:
         predictions: Of the runs that compile, in order.
-        failures: What of the others is wrong, a line each.
+        failures: Errors of the others, a line each.
     """
 
     predictions: tuple[Prediction, ...]
@@ -45,7 +45,7 @@ def predict_all(runs: Sequence[TrainingRun] = RUNS, *, jobs: int = 1, console: C
     Args:
         runs: The runs.
         jobs: Processes at a time: each takes a core, and up to some gigabytes.
-        console: Where progress is shown, or None.
+        console: Console for progress, or None.
     """
     context = multiprocessing.get_context("spawn")
     found: list[Prediction] = []
@@ -161,7 +161,7 @@ def _cells(p: Prediction) -> tuple[str, ...]:
 
 
 def details_text(predictions: Sequence[Prediction]) -> str:
-    """What updates go to, as Markdown."""
+    """Parts of the time of updates, as Markdown."""
     if not predictions:
         return ""
     lines = ["| " + " | ".join(_HEADINGS[:-1]) + " |", "|---" + "|--:" * (len(_HEADINGS) - 2) + "|"]
@@ -174,7 +174,7 @@ def details_text(predictions: Sequence[Prediction]) -> str:
 
 
 def details_table(predictions: Sequence[Prediction]) -> Table:
-    """The same for people at a terminal."""
+    """Details of updates as a table for a terminal."""
     table = Table(
         title="what an update goes to", title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0)
     )

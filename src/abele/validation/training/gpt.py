@@ -16,7 +16,7 @@ from abele.validation.training.transformer import TYPE, LayerBuilder, LayerSizes
 SMALL = LayerSizes(hidden=768, heads=12, feed_forward=3072)
 MEDIUM = LayerSizes(hidden=1024, heads=16, feed_forward=4096)
 _HIDES = -10_000.0
-"""What is added to the scores of tokens that are not to be seen."""
+"""Number added to the scores of tokens that are not to be seen."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Gpt:
 
     Attributes:
         sizes: LayerSizes of the layers.
-        stages: Where layers are.
+        stages: Places of the layers.
         tokens: Length of a sequence.
         vocabulary: Entries of the word embedding, which the head shares.
         checkpoints: True if each layer's result is kept, from which its backward pass computes it again.

@@ -26,7 +26,7 @@ def mean_by_sequence(net: NetworkBuilder, losses: Value, sequences: Value, depth
     Args:
         net: The network to extend.
         losses: [packs · places].
-        sequences: Which sequence of its pack each label is of, [packs, places]; -1 where there is no label.
+        sequences: Sequence of each label in its pack, [packs, places]; -1 where there is no label.
         depth: Most sequences in a pack.
         mean_depth: Sequences in a pack, on average: what sums over sequences are divided by, beside the packs.
     """

@@ -33,7 +33,7 @@ class ResNet:
             again; those of the last stretch are all kept.
         norm_replicas: Replicas over which batch norms take their statistics.
         proportion: Share of a tile's memory that convolutions plan with; None for the libraries' own.
-        eps: What norms add to variances.
+        eps: Number that norms add to variances.
     """
 
     blocks: tuple[int, ...] = (3, 4, 6, 3)
@@ -93,8 +93,9 @@ class _ResNetBuilder:
         return net.finish()
 
     def _stretches(self) -> Iterator[tuple[bool | None, list[_Bottleneck]]]:
-        """Stretches of blocks that are computed again, and the last one, which is not: (begins with the stem, blocks);
-        None for the last."""
+        """Stretches of blocks that are computed again, followed by the one kept: (begins with the stem, blocks); None
+        for the last.
+        """
         every, entering = [], self.model.widths[0]
         for size, (count, width) in enumerate(zip(self.model.blocks, self.model.widths, strict=True)):
             for number in range(count):

@@ -18,11 +18,11 @@ from abele.report import Report
 from abele.session import Settings, compile_network
 
 PARTS = ("compute", "exchange", "sync", "host", "waiting")
-"""What the busiest IPU of a replica spends the time of an update on."""
+"""Parts of an update's time on the busiest IPU of a replica."""
 
 
 class RunModel(Protocol):
-    """What makes the network of a run."""
+    """Model that makes the network of a run."""
 
     def network(self, micro_batch: int) -> Network:
         """The network of a micro-batch, with its loss."""
@@ -34,22 +34,22 @@ class TrainingRun:
     """A published training run.
 
     Attributes:
-        name: What it is called.
+        name: Name of the run.
         system: Name of the system.
         model: Makes the network.
         micro_batch: Samples of a micro-batch: sequences, packs of sequences, or images.
         accumulation: Micro-batches on each replica that make one update.
         replicas: Copies of the network.
-        items: What the published rate counts, of each update.
-        item: What it counts.
+        items: Number of items of the published rate in each update.
+        item: Name of the items.
         published_seconds: The published time of an update.
         optimiser: ``lamb``, ``lars``, ``adam`` or ``sgd``.
         weight_decay: Of matrices; vectors have none.
         stochastic_rounding: True if f16 results are rounded at random.
         io_tiles: IO tiles of each IPU, whose transfers run beside the others.
         sharded_state: True if the optimiser's state is in streaming memory, a part of it for each replica.
-        source: Where it was published.
-        lacks: What of the configuration is not modelled.
+        source: Source of the publication.
+        lacks: Parts of the configuration that are not modelled.
         held: True if the figure is one that is to be within bounds.
     """
 
@@ -138,7 +138,7 @@ def _rules(name: str, decay: float) -> tuple[Optimiser, Optimiser]:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the model says of a run.
+    """Predicted time and memory of a run.
 
     Attributes:
         run: The run.
@@ -147,8 +147,8 @@ class Prediction:
         phases: Seconds of its work in the stages, in sums over replicas, in copies from and to streaming memory, and in
             updates of weights.
         bubble: Part of an update in which the pipeline is filled and emptied.
-        needed_bytes: What the fullest tile needs.
-        available_bytes: What a tile has.
+        needed_bytes: Bytes that the fullest tile needs.
+        available_bytes: Bytes that a tile has.
         over: Tiles that need more than that.
         compile_seconds: Time that building and compiling took.
     """
@@ -165,7 +165,7 @@ class Prediction:
 
     @classmethod
     def of(cls, run: TrainingRun, report: Report, compile_seconds: float) -> Prediction:
-        """What a report says of a run."""
+        """Prediction for a run from a report."""
         groups, memory = report.groups, report.memory
         total = report.step_cycles.total
         mine = groups["program"] == 0
@@ -197,7 +197,7 @@ class Prediction:
 
     @property
     def fits(self) -> bool:
-        """True if every tile has room for what it holds."""
+        """True if every tile has room for its data and code."""
         return self.over == 0
 
     def to_json(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from abele.parallel.ops import build
 TYPE = f16
 """Type of weights and activations."""
 ADDED = "add_mask"
-"""What ops are called that add masks in a pass of their own."""
+"""Name of ops that add masks in a pass of their own."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class LayerSizes:
         hidden: Width of the residual stream.
         heads: Heads of each attention.
         feed_forward: Width inside of feed-forward halves.
-        eps: What norms add to variances.
+        eps: Number that norms add to variances.
         dropout: Part of the elements that dropout zeroes after both halves.
         attention_dropout: Likewise, of attention probabilities.
     """
@@ -44,10 +44,10 @@ class LayerSizes:
 
 @dataclass(frozen=True)
 class StagePlan:
-    """Where the layers of a transformer are: a forward stage of the pipeline for each entry, on an IPU of its own.
+    """Places of the layers of a transformer: a forward stage of the pipeline for each entry, on an IPU of its own.
 
     Attributes:
-        halves: For each stage how many attention and how many feed-forward halves of layers it has.
+        halves: For each stage the number of attention and of feed-forward halves of layers.
         proportions: For each IPU the share of a tile's memory that products plan with; the last for all further ones,
             and none for the libraries' own.
 
@@ -95,7 +95,7 @@ class StagePlan:
         return [stage for stage, (_, count) in enumerate(self.halves) for _ in range(count)]
 
     def hint(self, ipu: int) -> PlanHint | None:
-        """How products on an IPU are planned."""
+        """Planning of products on an IPU."""
         return PlanHint(proportion=self.proportions[min(ipu, len(self.proportions) - 1)]) if self.proportions else None
 
     def at(self, net: NetworkBuilder, stage: int) -> AbstractContextManager[None]:
@@ -111,7 +111,7 @@ class LayerBuilder:
     Args:
         net: The network.
         sizes: LayerSizes of the layers.
-        stages: Where they are.
+        stages: Places of the layers.
         samples: Samples of a micro-batch.
         tokens: Tokens of each.
         checkpoints: True if each layer's result is kept, from which its backward pass computes it again; False if that

@@ -1,4 +1,4 @@
-"""How far off a predicted time may be by the constants that it rests on."""
+"""Uncertainty of a predicted time from the constants that it rests on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RESTS_ON = {
 }
 """Constants by the part of a time that they decide."""
 _LINKS = ("ipu_links.", "gateway.")
-"""Those of sums over replicas."""
+"""Prefixes of the constants of sums over replicas."""
 
 
 def uncertainty(prediction: Prediction) -> float:

@@ -20,7 +20,7 @@ class Vit:
 
     Attributes:
         sizes: LayerSizes of the layers.
-        stages: Where layers are.
+        stages: Places of the layers.
         image: Rows and columns of an image.
         patch: Rows and columns of a patch.
         classes: Classes.

@@ -1,4 +1,4 @@
-"""What the page may ask: importing this registers every question."""
+"""Questions of the page: importing this registers every one."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def chunk(parts: Int64, level: int, index: int, total: Int64 | None = None) -> d
     """A chunk of a stacked curve.
 
     Args:
-        parts: What is stacked, int64[parts, places].
+        parts: Stacked quantities, int64[parts, places].
         level: Log2 of the places in a bucket.
         index: Number of the chunk on its level.
         total: By which the greatest place of a bucket is found, int64[places]; the sum of the parts when left out.
@@ -73,7 +73,7 @@ def chunk(parts: Int64, level: int, index: int, total: Int64 | None = None) -> d
 
 
 def small(values: Int64) -> Array:
-    """The same numbers as uint32, where they fit."""
+    """Numbers as uint32, where they fit."""
     if values.size and (int(values.min()) < 0 or int(values.max()) >= 2**32):
         return values
     return values.astype(np.uint32)

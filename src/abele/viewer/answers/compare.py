@@ -1,4 +1,4 @@
-"""How several runs differ: the first report beside others."""
+"""Differences between runs: the first report beside others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the rows of the steps table cost in a run, by part, and their supersteps: what several views add up."""
+"""Costs of steps in a run, by part, and their supersteps: what several views add up."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from abele.report.text_column import Column, Text
 from abele.viewer.opened import Opened
 
 PARTS = ("compute", "arrange", "exchange", "replicas", "sync", "host", "memory")
-"""What cycles go to, in the order in which the page stacks them; its colours are known by these names."""
+"""Parts of a run's cycles, in the order in which the page stacks them; its colours are known by these names."""
 
 _KIND_PARTS = {"compute": 0, "exchange": 2, "copy": 1, "stream": 5, "control": 4}
 
@@ -81,7 +81,7 @@ def costs_of(report: Report) -> StepCosts:
 
 
 def holds(column: Column, word: str) -> npt.NDArray[np.bool_]:
-    """Which rows of a column of text hold a word, bool[rows]."""
+    """True for rows of a text column that hold a word, bool[rows]."""
     assert isinstance(column, Text)
     return np.asarray(column.codes == (column.words.index(word) if word in column.words else -1))
 
@@ -91,7 +91,7 @@ def flat(first: Int64, count: Int64) -> tuple[Int64, Int64]:
 
     Args:
         first: First number of each range, int64[n].
-        count: How many, int64[n].
+        count: Number of executions, int64[n].
 
     Returns:
         Numbers and ranges, int64[sum of count] each.

@@ -35,7 +35,7 @@ def maxima(values: npt.NDArray[np.int64], points: int = POINTS) -> npt.NDArray[n
 
     Args:
         values: int64[n].
-        points: How many parts.
+        points: Number of parts.
     """
     if len(values) <= points:
         return values

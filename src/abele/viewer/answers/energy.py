@@ -1,4 +1,4 @@
-"""What a step takes in joules, by what uses them."""
+"""Energy of a step in joules, by consumer."""
 
 from __future__ import annotations
 

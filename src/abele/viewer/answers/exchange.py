@@ -103,7 +103,7 @@ def rows(opened: Opened, params: Params) -> Answer:
 
 
 def _before(report: Report, step: int) -> int:
-    """The exchange of the same superstep that a step which moves nothing follows, −1 for none."""
+    """Row of the exchange that a step without traffic follows in its superstep, −1 for none."""
     steps = report.steps
     superstep, row = int(steps["superstep"][step]), step
     while (
@@ -123,7 +123,7 @@ def _costliest(opened: Opened) -> Frozen:
 
 @question("exchange", frozen=_costliest, rank=7)
 def exchange(opened: Opened, params: Params) -> Answer:
-    """What each tile sends and receives in one execution of a step.
+    """Bytes that each tile sends and receives in one execution of a step.
 
     Parameters: ``step``.
 

@@ -1,4 +1,4 @@
-"""What a report is of: target, graph, meta and the sizes of its tables, for the frame of the page and the summary."""
+"""Facts of a report: target, graph, meta and the sizes of its tables, for the frame of the page and the summary."""
 
 from __future__ import annotations
 

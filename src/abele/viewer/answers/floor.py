@@ -1,4 +1,4 @@
-"""Where tiles lie on the chip, and numbers by tile for a picture of it.
+"""Positions of tiles on the chip, and numbers by tile for a picture of it.
 
 The order of tiles on a die is known from others' measurements only in part: 16 columns, in which pairs of tiles with
 neighbouring numbers lie beside each other, and numbers go along one column up and along the next one down. Sizes of

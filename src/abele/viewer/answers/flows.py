@@ -1,4 +1,4 @@
-"""What flows between operations: who wrote what an operation reads.
+"""Data flow between operations: the writer of each operand.
 
 Accesses of supersteps, in the order of the steps table, make epochs of each variable: writes that follow each other are
 one, and what is read belongs to the epoch before. A read before any write belongs to the last epoch: what goes round in
@@ -28,7 +28,7 @@ class Flows:
     Attributes:
         source: Row of the operation that writes, int64[edges].
         target: Row of the one that reads, int64[edges].
-        variable: What it reads, −1 for mere order, int64[edges].
+        variable: Variable that it reads, −1 for mere order, int64[edges].
         bytes: That it reads, int64[edges].
         round: True for what an earlier trip of a loop wrote, bool[edges].
         told: True where the report holds accesses.

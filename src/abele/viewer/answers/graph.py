@@ -21,7 +21,7 @@ from abele.viewer.params import Params
 from abele.viewer.wire import Answer
 
 METRICS = ("cycles", "flops", "moved_bytes", "read_bytes", "written_bytes", "code_bytes", "balance")
-"""What nodes may be coloured by."""
+"""Columns by which nodes may be coloured."""
 MOST_NODES = 400
 """Nodes of a drawing."""
 MOST_EDGES = 4_000
@@ -33,7 +33,7 @@ _HEIGHT = 34.0
 _PADDING = 12.0
 _HEADING = 22.0
 OP, MODULE, OPENED, REST = range(4)
-"""What a node of a drawing is."""
+"""Kinds of nodes in a drawing."""
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,7 @@ def _metric(found: Modules, box: _Box) -> Array:
 
 
 def _boxes(found: Modules, opened_: set[int]) -> tuple[list[_Box], Int64]:
-    """What is drawn, modules before what is inside them, and the box that each node of the tree is in, −1 for none."""
+    """Boxes to draw, modules before their contents, and the box of each node of the tree, −1 for none."""
     tree = found.tree
     boxes: list[_Box] = []
     box_of = np.full(len(tree.depth), -1, dtype=np.int64)
@@ -286,7 +286,7 @@ def _boxes(found: Modules, opened_: set[int]) -> tuple[list[_Box], Int64]:
 
 
 def _tensor_lines(report: Report, variable: Int64, size: Int64, place: Int64, num: int) -> list[str]:
-    """What the largest variable of each edge is: name, type and shape."""
+    """Name, type and shape of the largest variable of each edge."""
     largest = np.full(num, -1, dtype=np.int64)
     order = np.argsort(size, kind="stable")
     largest[place[order]] = variable[order]
@@ -306,6 +306,7 @@ def _layout(
     boxes: list[_Box], around: Int64, pair: Int64, goes_round: Array
 ) -> tuple[list[list[tuple[float, float]]], float, float]:
     """Place boxes, innermost modules first, and route edges; points are where edges bend, their ends included."""
+    # An edge is laid out in the innermost module around both ends, between the members that hold them.
     holder, mine_a, mine_b = _common(around, pair)
     bends: list[list[tuple[float, float]]] = [[] for _ in range(len(pair))]
     inside: dict[int, list[int]] = {}
@@ -313,6 +314,7 @@ def _layout(
         inside.setdefault(box.around, []).append(number)
     width = height = 0.0
     for module in sorted(inside, reverse=True):
+        # Inner modules have higher numbers, so their sizes are known when the module around them is laid out.
         members = np.array(inside[module])
         edges = np.flatnonzero(holder == module)
         index = np.full(len(boxes), -1, dtype=np.int64)
@@ -334,15 +336,18 @@ def _layout(
             boxes[number].x, boxes[number].y = x, y
         for edge, drawn in zip(edges.tolist(), which.reshape(-1).tolist(), strict=True):
             bends[edge] = drawing.bends[drawn]
+        # The drawing's size becomes that of the module's box, with room for its heading.
         if module < 0:
             width, height = drawing.width, drawing.height
         else:
             boxes[module].w = max(drawing.width + 2 * _PADDING, len(boxes[module].label) * _LETTER + 30.0)
             boxes[module].h = drawing.height + 2 * _PADDING + _HEADING
+    # Positions are relative to the module so far; outer boxes come first.
     for box in boxes:
         if box.around >= 0:
             box.x += boxes[box.around].x + _PADDING
             box.y += boxes[box.around].y + _PADDING + _HEADING
+    # Edges leave at the bottom of a box and enter at the top, or the other way round where they point up.
     routes = []
     for (a, b), module, points in zip(pair.tolist(), holder.tolist(), bends, strict=True):
         dx, dy = (boxes[module].x + _PADDING, boxes[module].y + _PADDING + _HEADING) if module >= 0 else (0.0, 0.0)

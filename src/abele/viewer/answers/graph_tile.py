@@ -1,4 +1,4 @@
-"""What one tile holds and does, in order: its steps, its variables, and which step touches which."""
+"""One tile in order of time: its steps, its variables, and the accesses between them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_ROWS = 5_000
 
 @question("graph.tile")
 def tile(opened: Opened, params: Params) -> Answer:
-    """What one tile holds and does, in order: its steps, its variables, and which step touches which.
+    """One tile in order of time: its steps, its variables, and the accesses between them.
 
     Parameters: ``tile``; ``program``.
 
@@ -83,7 +83,7 @@ def tile(opened: Opened, params: Params) -> Answer:
 
 
 def _accesses(report: Report, chosen: Int64, variable: Int64) -> dict[str, Array]:
-    """Which of some steps touch which of some variables; of a superstep that is several rows, its last one does."""
+    """Accesses of some steps to some variables; a superstep of several rows counts as its last one."""
     places, table = occurrences(report), report.superstep_variables
     at = np.searchsorted(chosen, places.last)
     has = (at < len(chosen)) & (chosen[np.minimum(at, len(chosen) - 1)] == places.last) if len(chosen) else at < 0

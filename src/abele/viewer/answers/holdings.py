@@ -1,4 +1,4 @@
-"""What selected tiles hold: categories, variables, gaps; and what steps do on them."""
+"""Contents of selected tiles: categories, variables, gaps; and the work of steps on them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def chosen(opened: Opened, text: str) -> Int64:
 
 
 class Overlap:
-    """How many selected tiles runs of tiles cover, by counts of the tiles before each.
+    """Number of selected tiles in runs of tiles, by counts of the tiles before each.
 
     Args:
         tiles: The selected tiles, each once, int64[n].
@@ -159,7 +159,7 @@ def _by_type(report: Report, tiles: Int64, *, always: bool) -> list[tuple[str, I
 
 
 def on_tiles(opened: Opened, text: str) -> dict[str, Int64]:
-    """What selected tiles hold of each variable: ``here``, ``padded`` and ``on`` (tiles), int64[variables] by name."""
+    """Bytes of each variable on selected tiles: ``here``, ``padded`` and ``on`` (tiles), int64[variables] by name."""
 
     def make() -> dict[str, Int64]:
         report = opened.report

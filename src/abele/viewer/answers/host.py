@@ -1,4 +1,4 @@
-"""What was measured on the host: its sources, and the events of their threads."""
+"""Events measured on the host: their sources and threads."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _DETAIL_LETTERS = 4_000
 
 @question("host.outline", frozen=once, rank=3)
 def outline(opened: Opened, params: Params) -> Answer:
-    """What there is: sources with processes and threads, series and heat maps; times in ns.
+    """Sources of host events, with processes and threads, series and heat maps; times in ns.
 
     Answer: head ``duration``, ``sources``; ``profile`` (facts of the profile of the host), ``seconds`` of runs by what
     the host did, and ``runs``.

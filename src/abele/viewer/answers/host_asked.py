@@ -1,4 +1,4 @@
-"""What questions about the host share: the source, row and map tile that they are of."""
+"""Parameters of questions about the host: the source, row and map tile."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def short_name(text: str) -> str:
 
 
 def source_asked(opened: Opened, params: Params) -> tuple[HostData, HostSource]:
-    """What was measured on the host, and the source of it that is asked about.
+    """Data measured on the host, and the source that the question names.
 
     Raises:
         InvalidOptionError: There is no such source.

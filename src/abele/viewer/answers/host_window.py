@@ -1,4 +1,4 @@
-"""What the host does in a window of time: figures by name, and the call tree."""
+"""Host events in a window of time: figures by name, and the call tree."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from abele.viewer.wire import Answer
 
 @question("host.window", frozen=once, rank=4)
 def figures(opened: Opened, params: Params) -> Answer:
-    """What happens in a window: figures by name, and the call tree.
+    """Host events in a window of time: figures by name, and the call tree.
 
     Parameters: ``from`` and ``to`` in ns; all of it by default.
 
@@ -76,7 +76,7 @@ def _by_name(source: HostSource, number: int, inside: Int64, cut: Array, own: Ar
 
 
 def _tree(source: HostSource, inside: Int64, cut: Array, own: Array, first: int) -> list[dict[str, Any]]:
-    """Call paths with most time, each after what is around it."""
+    """Call paths with most time, each after the path around it."""
     node, parent, label = source.nodes
     size = len(parent)
     count = np.bincount(node[inside], minlength=size)

@@ -1,4 +1,4 @@
-"""What limits the program, and how several runs differ."""
+"""Limits of the program, and differences between runs."""
 
 from __future__ import annotations
 

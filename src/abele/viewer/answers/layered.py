@@ -32,7 +32,7 @@ _LOOSE_ACROSS = 6
 
 @dataclass(frozen=True)
 class Drawing:
-    """Where everything stands.
+    """Positions of nodes and edges.
 
     Attributes:
         x: Left edge of each node, float64[nodes].
@@ -110,8 +110,8 @@ class _Bends:
     Attributes:
         rows: Row of each node, then of each bend.
         of_edge: Bends of each edge, from its source on.
-        upper: What each is connected to in the row above.
-        lower: What each is connected to in the row below.
+        upper: Neighbours of each in the row above.
+        lower: Neighbours of each in the row below.
     """
 
     def __init__(self, num: int, row: Int64, source: Int64, target: Int64, down: npt.NDArray[np.bool_]) -> None:
@@ -171,7 +171,7 @@ def _mean(values: list[float], otherwise: float) -> float:
 
 
 def _crossings(lines: list[list[int]], lower: list[list[int]]) -> int:
-    """How many pairs of edges between neighbouring rows cross."""
+    """Number of crossings of edges between neighbouring rows."""
     total = 0
     for above, below in pairwise(lines):
         place = {node: at for at, node in enumerate(below)}

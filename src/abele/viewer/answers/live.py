@@ -1,4 +1,4 @@
-"""Curves of what is live: sums over lifetimes, for all tiles or some."""
+"""Curves of live memory: sums over lifetimes, for all tiles or some."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def live_bytes(report: Report, tiles: Int64 | None) -> Int64:
 
 
 def _covered(report: Report, tiles: Int64 | None, first: npt.NDArray[np.int32], count: npt.NDArray[np.int32]) -> Int64:
-    """How many of some tiles, or of all, each run of tiles covers, int64[rows]."""
+    """Number of some tiles, or of all, in each run of tiles, int64[rows]."""
     if tiles is None:
         return count.astype(np.int64)
     return Overlap(tiles, report.memory.num_tiles).covered(first, count)

@@ -25,7 +25,7 @@ class Curve:
     """Bytes live over the rows of the liveness table.
 
     Attributes:
-        names: What is stacked.
+        names: Names of the stacked parts.
         bytes: int64[parts, rows].
         base: Bytes that are always live, beneath all of these.
     """
@@ -121,7 +121,7 @@ def peaks(total: Int64) -> list[int]:
     if not len(total):
         return []
     rises = np.append(True, total[1:] > total[:-1])
-    # What follows a flat top decides whether it is one: the next different value.
+    # The next different value decides whether a flat top is a peak.
     change = np.flatnonzero(np.append(total[1:] != total[:-1], True))
     following = change[np.searchsorted(change, np.arange(len(total)))]
     falls = (following + 1 >= len(total)) | (total[np.minimum(following + 1, len(total) - 1)] < total)

@@ -1,4 +1,4 @@
-"""What is live at which step: the curve, lifetimes, and what lives at chosen steps."""
+"""Live memory by step: the curve, lifetimes, and the variables at chosen steps."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def _frozen_groups(opened: Opened) -> Iterator[Mapping[str, str]]:
 
 @question("liveness.groups", frozen=_frozen_groups, rank=5)
 def groups(opened: Opened, params: Params) -> Answer:
-    """What lives at chosen steps by group, largest first.
+    """Bytes live at chosen steps by group, largest first.
 
     Parameters: ``steps``, ``source``, ``tiles``; ``by`` one of ``line``, ``op``, ``scope``, ``type``, ``role``.
 

@@ -53,7 +53,7 @@ def pyramid(opened: Opened, grid: Grid, metric: str, program: int) -> Float32:
 
 
 def row_sums(report: Report, metric: str, program: int) -> npt.NDArray[np.float64]:
-    """What each tile does in a run, or holds at most, float64[tiles]."""
+    """Work of each tile in a run, or its largest memory, float64[tiles]."""
     if metric == "memory_bytes":
         return report.memory.by_tile.astype(np.float64)
     if metric == "idle_cycles":
@@ -70,7 +70,7 @@ def row_sums(report: Report, metric: str, program: int) -> npt.NDArray[np.float6
 
 
 def column_sums(grid: Grid, metric: str) -> npt.NDArray[np.float64]:
-    """What all tiles do in one execution of each step together, float64[steps]."""
+    """Work of all tiles together in one execution of each step, float64[steps]."""
     report, steps = grid.report, grid.steps
     if metric == "memory_bytes":
         table = report.liveness

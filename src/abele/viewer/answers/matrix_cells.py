@@ -26,7 +26,7 @@ _CHUNK_PAIRS = 4_000_000
 
 @dataclass(frozen=True)
 class Grid:
-    """What the axes are.
+    """Axes of the matrix.
 
     Attributes:
         report: The report.
@@ -157,7 +157,7 @@ def _dense(grid: Grid, column: str, begin: Int64, count: Int64, low: int, high: 
 
 
 def _waiting(grid: Grid, steps: Int64, dense: Float32, low: int, high: int) -> Float32:
-    """How long tiles wait for the slowest of a step, float32[tiles, steps]; 0 on IPUs that do not take part."""
+    """Cycles that tiles wait for the slowest of a step, float32[tiles, steps]; 0 on IPUs that do not take part."""
     limit = grid.report.steps["compute_cycles"][steps].astype(np.float32)
     np.subtract(limit[:, None], dense, out=dense)
     np.maximum(dense, 0, out=dense)
@@ -211,7 +211,7 @@ def _chunks(count: Int64, most: int) -> list[tuple[int, int]]:
 
 
 def _taking_part(grid: Grid, steps: Int64, edges: Int64) -> npt.NDArray[np.int32]:
-    """How many tiles before each edge are on IPUs that take part in a step: others do not wait, int32[edges, steps]."""
+    """Tiles before each edge on IPUs that take part in a step, int32[edges, steps]: others do not wait."""
     report, per_ipu = grid.report, ipu_tiles(grid.report)
     table = report.phase_tiles
     phases = report.steps["phase"][steps].astype(np.int64)

@@ -1,4 +1,4 @@
-"""What tiles hold while steps run, as cells of the matrix of tiles and supersteps.
+"""Memory of tiles while steps run, as cells of the matrix of tiles and supersteps.
 
 A variable on a run of tiles is a rectangle of cells, from the first step of its life to the last: added at its corners,
 the running sums over both axes are what lies on each cell.
@@ -20,7 +20,7 @@ def memory_cells(report: Report, picks: Int64, tiles: slice) -> Float32:
     Args:
         report: The report.
         picks: Rows of the steps table, ascending.
-        tiles: Which tiles.
+        tiles: Numbers of the tiles.
     """
     memory, held, lives = report.memory, report.variable_tiles, report.lifetimes
     low, high = tiles.start, min(tiles.stop, memory.num_tiles)

@@ -1,4 +1,4 @@
-"""What each tile holds: stacked by what it is of, tile by tile, with level of detail."""
+"""Memory of each tile: stacked by category, tile by tile, with level of detail."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ORDERS = ("number", "size", "physical")
 """Of tiles: by number; fullest first; row by row as they lie on the chip."""
 _MOST_TYPES = 6
 _MANY = 400_000
-"""Tiles from which on few divisions are kept."""
+"""Number of tiles from which on few divisions are kept."""
 MOST_VARIABLES = 8
 """Variables that are drawn together."""
 
@@ -34,7 +34,7 @@ class MemoryParts:
     """Bytes on each tile, part by part.
 
     Attributes:
-        names: What the parts are, from the bottom of the stack up.
+        names: Names of the parts, from the bottom of the stack up.
         bytes: int64[parts, tiles].
     """
 
@@ -60,7 +60,7 @@ def _live(report: Report) -> MemoryParts:
 
 
 def _regions(report: Report) -> MemoryParts:
-    """What vertices want in interleaved memory, what lies anywhere, and what is beyond the memory of the tile.
+    """Bytes in interleaved memory, bytes that lie anywhere, and bytes beyond the memory of the tile.
 
     Of variables that come and go, the report does not say how much of them lies in interleaved memory at the worst
     step.
@@ -90,7 +90,7 @@ def _types(report: Report) -> MemoryParts:
     most = [int(each) for each in np.argsort(-weight, kind="stable")[:_MOST_TYPES] if weight[each] > 0]
     rows = [spread(first[code == each], count[code == each], size[code == each], memory.num_tiles) for each in most]
     names = [types.words[each] or "no type" for each in most]
-    # What is not told by type: further types, and variables of reports that do not say where they lie.
+    # Bytes without a type: further types, and variables of reports that do not say where they lie.
     rest = np.maximum(_category(report, "variables") - sum(rows, np.zeros(memory.num_tiles, np.int64)), 0)
     others = [name for name in memory.categories if name not in ("variables", "gaps")]
     bytes = np.stack([*rows, rest, *(_category(report, name) for name in others), _category(report, "gaps")])

@@ -1,4 +1,4 @@
-"""Trees from paths: rows that have the same outer levels stand together, each node before what is inside it."""
+"""Trees from paths: rows with the same outer levels stand together, each node before its contents."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def nested(levels: Int64) -> Nested:
 
 
 def _appearance(columns: Int64) -> Int64:
-    """Where each row's levels come up first, int64[rows]."""
+    """First row with the same levels as each row, int64[rows]."""
     if not len(columns):
         return np.zeros(0, dtype=np.int64)
     _, first, place = np.unique(columns, axis=0, return_index=True, return_inverse=True)

@@ -22,7 +22,7 @@ from abele.viewer.params import Params
 from abele.viewer.wire import Answer
 
 GROUPINGS = ("path", "kind", "source", "block")
-"""What operations may be grouped by."""
+"""Properties by which operations may be grouped."""
 
 _MORE = {
     "moved_bytes": "bytes that its exchanges and streams move in one run",
@@ -267,7 +267,7 @@ def _tiles(report: Report, steps: Int64) -> tuple[Int64, Int64, Int64]:
 
 @question("roofline", frozen=lambda opened: iter([{}]), rank=5)
 def roofline(opened: Opened, params: Params) -> Answer:
-    """How much each operation computes for what it moves, and how fast, beside what the machine could.
+    """Arithmetic of each operation per byte that it moves, and its rate, beside the peaks of the machine.
 
     Answer: head ``peaks`` (flops_per_second of float8, float16 and float32, exchange and memory bytes_per_second) and
     ``names`` with their modules; arrays ``op``, ``intensity`` (flop for each byte moved), ``local`` (flop for each byte

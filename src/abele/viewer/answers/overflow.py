@@ -27,7 +27,7 @@ _SENTENCES = 3
 
 @question("memory.overflow", frozen=once, rank=2)
 def overflow(opened: Opened, params: Params) -> Answer:
-    """Which tiles are too full and what would have to go.
+    """Tiles beyond their memory, and the contents that would have to go.
 
     Answer: head ``count`` (tiles that are too full), ``over_bytes`` (of all), ``worst`` (``tile``, ``bytes``, ``step``
     at which it is fullest, -1 where nothing tells), ``where`` in words, ``advice`` (sentences), ``contributors``:

@@ -31,7 +31,7 @@ def tree(opened: Opened) -> Tree:
 
 @question("program", frozen=once, rank=4)
 def program(opened: Opened, params: Params) -> Answer:
-    """All nodes of the tree, each before what is inside it.
+    """All nodes of the tree, each before its contents.
 
     Answer: head ``parts`` (names), ``names``, ``kinds``, ``titles`` (words of the codes), ``told`` (whether the report
     holds the tree), ``cycles`` of a run of each program; arrays ``depth``, ``size``, ``name``, ``kind``, ``title``,
@@ -89,7 +89,7 @@ def _costliest(opened: Opened) -> Frozen:
 
 @question("step", frozen=_costliest, rank=6)
 def step(opened: Opened, params: Params) -> Answer:
-    """What one step does.
+    """One step: its facts, variables, vertices and cycles.
 
     Parameters: ``step`` its row.
 
@@ -211,7 +211,7 @@ def _relation(owner: Array, numbers: Int64) -> Int64:
 
 
 def _moves(report: Report, phase: int) -> dict[str, Any] | None:
-    """What a phase does on its tiles: how many take part, and the busiest in each respect."""
+    """Work of a phase on its tiles: how many take part, and the busiest in each respect."""
     if phase < 0:
         return None
     table = report.phase_tiles

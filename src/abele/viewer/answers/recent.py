@@ -1,4 +1,4 @@
-"""What answers worked out lately and may want again: a few things of a kind, the oldest forgotten."""
+"""Cache of recent results for answers: a few of each kind, the oldest forgotten."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Found = TypeVar("Found")
 
 
 def recent(opened: Opened, kind: str, key: Hashable, make: Callable[[], Found], most: int = 8) -> Found:
-    """What ``make()`` returned for this key, if that was lately.
+    """Result of ``make()`` for this key, if it was asked for lately.
 
     Args:
         opened: The report that it is of.
         kind: Things of one kind are kept and forgotten together.
         key: Tells one from another.
         make: Works it out.
-        most: How many of the kind are kept.
+        most: Number of results of the kind to keep.
     """
     kept: OrderedDict[Hashable, Any] = opened.once(f"recent {kind}", OrderedDict)
     with opened.lock:

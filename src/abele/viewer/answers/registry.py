@@ -33,7 +33,7 @@ class Question:
 
 
 QUESTIONS: dict[str, Question] = {}
-"""All of them."""
+"""All questions by name."""
 
 Answerer = Callable[[Opened, Params], Answer]
 

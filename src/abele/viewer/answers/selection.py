@@ -1,4 +1,4 @@
-"""Which tiles somebody means: numbers, ranges, and words such as ``over`` and ``top 10``."""
+"""Selections of tiles: numbers, ranges, and words such as ``over`` and ``top 10``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from abele.viewer.wire import Answer
 Mask = npt.NDArray[np.bool_]
 
 LONGEST = 1_900
-"""Characters of tiles as ranges, beyond which the words that were asked with stay."""
+"""Characters of tiles as ranges beyond which the words of the request stay."""
 _COMPARED: dict[str, Callable[[Int64, float], Mask]] = {
     ">=": np.greater_equal,
     "<=": np.less_equal,
@@ -162,7 +162,7 @@ def _area(report: Report, match: re.Match[str], mask: Mask) -> None:
 
 
 def _number(text: str) -> int:
-    """A number; what is beyond every tile stays so, however long it is."""
+    """A number; one beyond every tile stays so, however long it is."""
     return int(text) if len(text) <= 12 else 10**12
 
 

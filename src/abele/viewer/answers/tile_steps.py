@@ -1,4 +1,4 @@
-"""What steps do on selected tiles, and the codelets of their vertices."""
+"""Work of steps on selected tiles, and the codelets of their vertices."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _exchange_code(report: Report) -> Int64:
 
 
 def _phases(report: Report, tiles: Int64) -> dict[str, Int64]:
-    """What each phase does on some tiles, int64[phases] by name; one row at least."""
+    """Work of each phase on some tiles, int64[phases] by name; one row at least."""
     table = report.phase_tiles
     owner = table["phase"]
     most = max(int(report.steps["phase"].max(initial=0)), int(owner.max(initial=0))) + 1
@@ -81,7 +81,7 @@ def _frozen_codelets(opened: Opened) -> Iterator[Mapping[str, str]]:
 
 @question("memory.codelets", frozen=_frozen_codelets, rank=6)
 def codelets(opened: Opened, params: Params) -> Answer:
-    """Codelets of the vertices that run in steps in which selected tiles compute.
+    """Codelets of the vertices in steps for which selected tiles compute.
 
     Parameters: ``tiles``, ``filter``, ``sort``, ``first``, ``count``; ``step`` for the vertices of that step alone.
 

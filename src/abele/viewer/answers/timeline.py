@@ -1,4 +1,4 @@
-"""When each sync group does what: the lanes of a program, and what they do in a map tile."""
+"""Timeline of sync groups: the lanes of a program, and their spans in a map tile."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _block_names(opened: Opened, program: int, held: GroupLanes, lane: int) -> l
 
 @question("timeline.lanes", frozen=frozen_tiles, rank=2)
 def lanes(opened: Opened, params: Params) -> Answer:
-    """What the lanes do in a map tile: level n cuts the run in 2^n tiles of 512 columns.
+    """Work of the lanes in a map tile: level n cuts the run in 2^n tiles of 512 columns.
 
     Parameters: ``program``, ``level``, ``index``.
 

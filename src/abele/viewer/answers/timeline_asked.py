@@ -1,4 +1,4 @@
-"""What questions about the timeline share: the lanes and the window that they are of, names, and sums."""
+"""Parameters of questions about the timeline: lanes and window; names and sums for their answers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def is_beyond_held(opened: Opened, held: GroupLanes, high: float) -> bool:
 
 
 def covered_in(opened: Opened, held: GroupLanes, program: int, lane: int, edges: npt.NDArray[np.float64]) -> Array:
-    """Cycles of each part and of what is not known, float64[cells, parts + 1]."""
+    """Cycles of each part and of the unknown rest, float64[cells, parts + 1]."""
     if is_beyond_held(opened, held, float(edges[-1])) and held.group[lane] >= 0:
         covered = looped_covered(opened, held, program, lane, edges)
         return np.concatenate([covered, np.zeros((len(covered), 1))], axis=1)

@@ -21,7 +21,7 @@ _FROZEN_FLAMES = 16
 
 @question("timeline.depth", frozen=once, rank=4)
 def depth_of_flames(opened: Opened, params: Params) -> Answer:
-    """How many rows flames have: head ``depth``."""
+    """Number of rows of flames: head ``depth``."""
     return Answer({"depth": paths_of(opened).node.shape[1]})
 
 
@@ -70,7 +70,7 @@ def flame(opened: Opened, params: Params) -> Answer:
 
 
 def _largest_part(opened: Opened, held: GroupLanes) -> npt.NDArray[np.uint8]:
-    """What most of each step is, as an index into ``PARTS``, uint8[steps]."""
+    """Largest part of each step, as an index into ``PARTS``, uint8[steps]."""
 
     def make() -> npt.NDArray[np.uint8]:
         steps = opened.report.steps

@@ -22,7 +22,7 @@ from abele.words import counted, shortened
 _MOST_FOUND = 20_000
 _FROZEN_STEPS = 400
 _BUCKETS = 256
-"""Buckets of tiles of which the most that one does is told."""
+"""Buckets of tiles, for each of which the largest value of a tile is told."""
 
 
 @question("timeline.at")

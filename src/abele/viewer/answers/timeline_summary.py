@@ -17,7 +17,7 @@ _MOST_LINKS = 200
 _MOST_STAGES = 12
 _NAME_LETTERS = 200
 _BYTES = {"exchange": "", "host": "host", "memory": "streaming memory", "replicas": "replicas"}
-"""Bytes are told by what tiles exchange them with."""
+"""Partners of exchanges, by which bytes are told."""
 
 
 def summary_of(report: Report, lanes: GroupLanes, program: int) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def _bytes(report: Report, times: Int64) -> dict[str, int]:
 
 
 def _lane(report: Report, lanes: GroupLanes, lane: int, parts: dict[str, Int64]) -> dict[str, Any]:
-    """What one sync group does in a run."""
+    """Facts of one sync group in a run."""
     steps, group = report.steps, int(lanes.group[lane])
     relation = report.step_groups
     first = relation["first_group"]
@@ -106,7 +106,7 @@ def _lane(report: Report, lanes: GroupLanes, lane: int, parts: dict[str, Int64])
 
 
 def critical_links(report: Report, program: int) -> list[dict[str, Any]]:
-    """What lies on the critical path, by stage or operation and sync groups; the largest first.
+    """Cycles on the critical path, by stage or operation and sync groups; the largest first.
 
     The figures of ``report.timeline().critical_path``, whatever the number of steps.
     """
@@ -144,7 +144,7 @@ def critical_links(report: Report, program: int) -> list[dict[str, Any]]:
 
 
 def _names(report: Report, step: Int64) -> tuple[Int64, Int64]:
-    """What steps are told by: their block, else their operation, else their name: a kind and a code for each."""
+    """Names of steps: their block, else their operation, else their name: a kind and a code for each."""
     steps = report.steps
     block, name = steps.columns["block"], steps.columns["name"]
     assert isinstance(block, Text)

@@ -1,4 +1,4 @@
-"""What tiles do over time, as rows of a picture."""
+"""Work of tiles over time, as rows of a picture."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _frozen_rows(opened: Opened) -> Frozen:
 
 @question("timeline.tiles", frozen=_frozen_rows, rank=5)
 def tiles(opened: Opened, params: Params) -> Answer:
-    """What tiles do over time, in a map tile of 512 columns and 128 rows of 2^``height`` tiles.
+    """Work of tiles over time, in a map tile of 512 columns and 128 rows of 2^``height`` tiles.
 
     Parameters: ``program``, ``level``, ``index``, ``height``, ``chunk`` (which 128 rows).
 

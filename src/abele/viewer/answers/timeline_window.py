@@ -41,6 +41,7 @@ def figures(opened: Opened, params: Params) -> Answer:
     held = lanes_in(opened, program, low, high)
     edges = np.array([low, high], np.float64)
     report, steps = opened.report, opened.report.steps
+    # Parts of the window by lane, from sums that need no executions.
     listed = []
     for lane, name in enumerate(held.names):
         covered = covered_in(opened, held, program, lane, edges)[0]
@@ -55,6 +56,7 @@ def figures(opened: Opened, params: Params) -> Answer:
         )
     if params.choice("of", ("all", "lanes")) == "lanes":
         return Answer({"low": low, "high": high, "lanes": listed})
+    # Executions that touch the window, of lanes with tiles; each counts by its part inside.
     owned = [lane for lane in range(len(held)) if held.group[lane] >= 0 or held.made_of not in (COMPLETE, FIRST)]
     at = np.concatenate(
         [np.zeros(0, np.int64), *(np.arange(s.start, s.stop) for s in (held.rows(n, low, high) for n in owned))]
@@ -62,6 +64,7 @@ def figures(opened: Opened, params: Params) -> Answer:
     step = held.step[at]
     inside = np.minimum(held.stop[at], high) - np.maximum(held.start[at], low)
     part = inside / np.maximum(held.cuts[at, -1], 1)
+    # Utilisation weighs compute cycles with the tiles of the lane and their balance.
     lane_tiles = np.zeros(len(held))
     for lane in owned:
         group = int(held.group[lane])

@@ -1,4 +1,4 @@
-"""The tree of control programs as columns, each node before what is inside it, with what every subtree costs.
+"""The tree of control programs as columns, each node before its contents, with the cost of every subtree.
 
 A report's table of the program tree has the steps of every node as a range of rows, so that sums of a subtree are two
 rows of running sums apart, however deep the tree is. Functions are trees once; what their nodes cost is summed over all
@@ -34,9 +34,9 @@ class Tree:
         depth: Levels above each, int64[nodes].
         parent: Row of the node around each, −1 for roots, int64[nodes].
         size: Nodes of its subtree, itself included, int64[nodes].
-        kind: What each is.
+        kind: Kind of each node.
         name: Its name.
-        title: What it is to the node around it.
+        title: Role of each node in the node around it.
         step: First row of its steps in the steps table, −1 for none, int64[nodes].
         num_steps: Its steps, int64[nodes].
         op: Row in the ops table, −1 for none, int64[nodes].
@@ -94,7 +94,7 @@ def _depths(parent: Int64) -> Int64 | None:
 
 
 def in_order(depth: Int64, parent: Int64) -> bool:
-    """True if each node comes directly before what is inside it."""
+    """True if each node comes directly before its contents."""
     if len(depth) == 0:
         return True
     if depth[0] != 0 or bool((np.diff(depth) > 1).any()):
@@ -192,7 +192,7 @@ def owners(depth: Int64, first: Int64, count: Int64, num_steps: int, function: I
 
 
 def _with_steps(report: Report, costs: StepCosts, nodes: Tree, owner: Int64) -> Tree:
-    """The tree with steps as leaves behind what is inside the nodes that they are of, in their order."""
+    """The tree with steps as leaves behind the other contents of their nodes, in their order."""
     steps = np.flatnonzero(owner >= 0)
     above = owner[steps]
     place = _places(nodes, steps, above, len(report.steps))
@@ -234,7 +234,7 @@ def _with_steps(report: Report, costs: StepCosts, nodes: Tree, owner: Int64) -> 
 
 
 def _places(nodes: Tree, steps: Int64, above: Int64, num_steps: int) -> Int64:
-    """The node before which each step stands: the first inside the node that it is of whose steps come later."""
+    """Node before which each step stands: the first inside its own node with later steps."""
     root = np.cumsum(nodes.depth == 0)
     # First steps ascend in the order of nodes within a root; nodes without steps count as the one before them.
     keys = np.maximum.accumulate(root * (num_steps + 2) + np.where(nodes.num_steps > 0, nodes.step, -1) + 1)
@@ -314,7 +314,7 @@ def _named(report: Report, costs: StepCosts) -> Tree:
 
 
 def _levels(report: Report) -> tuple[Int64, tuple[str, ...]]:
-    """What each step is inside of, outermost first, as numbers of words, −1 behind the last, int64[steps, levels]."""
+    """Words around each step, outermost first, as numbers, −1 behind the last, int64[steps, levels]."""
     steps = report.steps
     words: dict[str, int] = {}
     numbers, place = np.unique(steps["program"], return_inverse=True)

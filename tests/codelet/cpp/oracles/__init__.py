@@ -1,1 +1,1 @@
-"""What the vertices of the corpus compute, by NumPy."""
+"""Meanings of the corpus's vertices in NumPy."""

@@ -38,7 +38,7 @@ class Case:
         vertex: Its name.
         make: Gives its fields, and those that are to be compared, after it has run.
         rtol: Largest relative error of floats; by their type where None.
-        times: How often it runs.
+        times: Number of runs.
     """
 
     file: str

@@ -164,7 +164,7 @@ def test_arguments__wrong__are_refused() -> None:
 
 
 class Casting(torch.nn.Module):
-    """What the device makes of all that the functions do."""
+    """Results of all functions on the device."""
 
     def forward(self, x: Any, y: Any, q: Any) -> tuple[Any, ...]:
         scale = fp8.amax_scale(x, "F143")

@@ -1,4 +1,4 @@
-"""What waits for the backward pass beside linear layers of 8-bit floats: lifetimes in the report of a C600."""
+"""Tensors kept for the backward pass beside linear layers of 8-bit floats: lifetimes in the report of a C600."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How sharp the functions of a unit-scaled model are: what reaches them, and what is refused."""
+"""Sharpness of the functions of a unit-scaled model: accepted and refused numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which inputs, kernel positions and outputs of a convolution meet, against a convolution of ones done by hand."""
+"""Inputs, kernel positions and outputs of a convolution that meet, against a convolution of ones done by hand."""
 
 from __future__ import annotations
 

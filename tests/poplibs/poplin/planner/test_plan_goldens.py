@@ -1,4 +1,4 @@
-"""What the planner chooses for a set of products and convolutions, as text.
+"""Plans for a set of products and convolutions, as text.
 
 A change of a plan is a change of cycles: where one is meant, ``pytest --snapshot-update`` writes the texts anew.
 """

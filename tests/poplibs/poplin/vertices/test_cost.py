@@ -49,7 +49,7 @@ def test_amp_1x1__wide_loads_and_launch__within_five_percent_of_silicon(shared_d
 
 
 def silicon(folder: Path) -> tuple[list[int], npt.NDArray[np.float64]]:
-    """Rows a tile and measured cycles of 16×16 f16 products on a Bow, from 32 rows on."""
+    """Rows per tile and measured cycles of 16×16 f16 products on a Bow, from 32 rows on."""
     with (folder / "reference" / "amp_matmul_bow_silicon.csv").open() as file:
         points = [(int(row["N"]), float(row["cycles_measured"])) for row in csv.DictReader(file)]
     points = [p for p in points if p[0] >= 32]

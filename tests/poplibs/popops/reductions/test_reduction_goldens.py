@@ -1,4 +1,4 @@
-"""How reductions are cut over the tiles, as text: their supersteps, vertices, tiles and elements.
+"""Cuts of reductions over the tiles, as text: their supersteps, vertices, tiles and elements.
 
 A change of a plan is a change of cycles: where one is meant, ``pytest --snapshot-update`` writes the texts anew.
 """

@@ -29,7 +29,7 @@ class BlockPlaces:
     Attributes:
         blocks: The blocks of the model; where there are none, everything is in one place.
         locate: Gives the place of each block, from the first op before them, if there is any.
-        hints: What the products and convolutions of an IPU plan with.
+        hints: Planning of the products and convolutions of an IPU.
         leading: The first op before the first block, once it was met.
     """
 
@@ -64,7 +64,7 @@ class BlockPlaces:
         """Ops that are made inside are where a call is.
 
         Args:
-            net: What they are appended to.
+            net: Builder that they are appended to.
             node: The call.
             around: The block of the loop or branch in whose body the call is, if it is in one.
 

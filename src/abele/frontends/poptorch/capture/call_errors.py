@@ -36,7 +36,7 @@ _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _OF_SIZES = ("specialized integer", "SymIntArrayRef", "Pending unbacked symbols")
 
 _PASSED = (AbeleError, AttributeError, StopIteration)
-"""Errors that Python's own protocols ask for, and those that say all there is to say."""
+"""Errors asked for by Python's own protocols, and errors with a full explanation."""
 
 
 class CallErrors(TorchFunctionMode):
@@ -77,7 +77,7 @@ def of_values(place: tuple[str, int], *, size: bool) -> Error:
 
 
 def of_recording(error: Exception) -> Exception:
-    """What to tell the user of an error that their code, or PyTorch, raised while a model was recorded."""
+    """Error for the user in place of one raised while a model was recorded, by their code or by PyTorch."""
     if isinstance(error, AbeleError):
         return error
     place, text = line_of(error.__traceback__), str(error)
@@ -147,7 +147,7 @@ def refused_on_host(function: Callable[..., Any], args: tuple[Any, ...], kwargs:
 
 
 def _on_host(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exception | None:
-    """What the call raises on tensors that have data."""
+    """Exception that the call raises on tensors with data."""
     with on_host():
         try:
             given, named = pytree.tree_map_only(torch.Tensor, _with_data, (args, kwargs))

@@ -28,7 +28,7 @@ assert _handlers, "importing the package registers the handlers"
 
 @dataclass(frozen=True)
 class OutputLeaf:
-    """One tensor of what the model returns.
+    """One tensor of the model's result.
 
     Attributes:
         position: Its place among the network's outputs.
@@ -56,7 +56,7 @@ class CapturedModel:
     weights: dict[str, torch.Tensor]
 
     def rebuild(self, tensors: list[torch.Tensor]) -> Any:
-        """What the model returns, from the tensors of the network's outputs."""
+        """Result of the model, from the tensors of the network's outputs."""
         entering = iter(tensors)
         return structures.map_tensors(lambda _: next(entering), self.returned)
 
@@ -196,7 +196,7 @@ class _ModelReader:
         return self.shared[id(self.tensors[name])]
 
     def find_loss(self) -> None:
-        """Set the network's loss: the one that no other depends on, one that is marked before one that is recognised.
+        """Set the network's loss to the only one that no other depends on; marked losses go before recognised ones.
 
         Raises:
             Error: There is none, or more than one.

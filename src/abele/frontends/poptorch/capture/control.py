@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Reading = Callable[["NodeReader", torch.fx.Node], Any]
 
 CONTROL: dict[str, Reading] = {}
-"""What each control flow operator becomes."""
+"""Readings of control flow operators, by name."""
 
 
 def _control(*names: str) -> Callable[[Reading], Reading]:
@@ -102,8 +102,9 @@ def _looped(
     rows: Sequence[Any],
     further: Sequence[Any],
 ) -> list[Value]:
-    """What a body makes of values that it carries and of one row of each table after the other; results per trip are
-    rows of further tables."""
+    """Results of a loop whose body takes carried values and one row of each table after the other; results per trip are
+    rows of further tables.
+    """
     initial, tables = [reader.tensor(v) for v in carried], [reader.tensor(v) for v in rows]
     read = [reader.value(v) for v in further]
     count, stacked = tables[0].shape[0], torch_export.fake(node)[len(initial) :]

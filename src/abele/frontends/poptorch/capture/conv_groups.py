@@ -1,4 +1,4 @@
-"""What ``poptorch.MultiConv`` says of the convolutions recorded inside, as hints for each."""
+"""Hints for the convolutions that are recorded inside of a ``poptorch.MultiConv``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from abele.frontends.poptorch.errors import OptionValueError
 from abele.parallel.network import ConvGroup, PlanHint
 
 MULTI_CONV = "abele_multi_conv"
-"""Key under which the metadata of a recorded call have the settings of the group that it is in."""
+"""Key in the metadata of a recorded call for the settings of its group."""
 
 NUMBER = "number"
 """Key of the group's number among its settings."""

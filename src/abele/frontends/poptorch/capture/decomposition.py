@@ -98,7 +98,7 @@ def _recording(leaves: list[Any]) -> Iterator[None]:
 
 
 def _key(node: torch.fx.Node, leaves: list[Any], structure: pytree.TreeSpec) -> Any:
-    """What recordings that are alike have in common; None where that cannot be said."""
+    """Key of recordings with the same result; None where that cannot be said."""
     described = [
         ("tensor", tuple(leaf.shape), leaf.dtype, leaf.stride())
         if isinstance(leaf, torch.Tensor)

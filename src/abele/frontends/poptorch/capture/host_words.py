@@ -1,4 +1,4 @@
-"""Operators of PopTorch's own, as PyTorch records them: what they take and give, and their meaning where no device is.
+"""Operators of PopTorch's own, as PyTorch records them: their types, and their meaning where no device is.
 
 ``poptorch.for_loop`` and ``poptorch.cond`` record their bodies where they stand, every node with a note of the body's
 number; the operator after them says which body it runs.
@@ -35,7 +35,7 @@ def body() -> Iterator[int]:
 
 @torch.library.custom_op("abele::enter", mutates_args=())
 def enter(inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """What a body takes, as tensors of their own."""
+    """Arguments of a body, as tensors of their own."""
     return [t.clone() for t in inputs]
 
 
@@ -54,8 +54,9 @@ def for_loop(
     before: Sequence[torch.Tensor],
     after: Sequence[torch.Tensor],
 ) -> list[torch.Tensor]:
-    """What ``parameters`` come to when the body makes ``results`` of them ``count`` times, and of buffers as they are
-    ``before`` it what they are ``after``."""
+    """Values of ``parameters`` after ``count`` trips of a body that makes ``results`` of them. Buffers that are
+    ``before`` it at first are ``after`` it in the end.
+    """
     return [t.clone() for t in results]
 
 

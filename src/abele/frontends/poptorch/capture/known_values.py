@@ -1,4 +1,4 @@
-"""What a model makes of constants alone is known while it is recorded: sizes of masks are numbers.
+"""Known values: results of constants alone are computed while a model is recorded, so that sizes of masks are numbers.
 
 PyTorch keeps the values of constants of one element beside their stand-ins without data, computes with them, and
 forgets them where something unknown is written into them. Inside :class:`KnownValues` it does so for larger ones too,
@@ -72,7 +72,7 @@ _SIZED = frozenset(
         "_unique_consecutive_impl",
     ]
 )
-"""Functions whose results have sizes that depend on values."""
+"""Functions whose results' sizes depend on values."""
 
 _INDEXING = frozenset({torch.Tensor.__getitem__, torch.Tensor.__setitem__})
 _MASKS = (torch.bool, torch.uint8)
@@ -138,7 +138,7 @@ class KnownValues(TorchFunctionMode):
         return made
 
     def _own_copy(self, tensor: torch.Tensor) -> torch.Tensor:
-        """What stands for a tensor with data: a copy, which ``forward`` may change without changing the host's."""
+        """Stand-in for a tensor with data: a copy, which ``forward`` may change without changing the host's."""
         # Wrappers of torch.func are plain tensors too, also once their transform has ended: they carry gradients.
         if type(tensor) is not torch.Tensor or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
             return tensor

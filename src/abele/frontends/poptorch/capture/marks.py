@@ -1,13 +1,19 @@
-"""Marks: operators that stand in a recorded graph for what ATen has no word for. Each is an identity or has no meaning
-of its own on the host.
+"""Marks: operators that stand in a recorded graph for concepts without an ATen operator. Each is an identity or has no
+meaning of its own on the host.
 
-* ``abele::loss(x)``: x is what a loss of PyTorch gave.
+* ``abele::loss(x)``: x is the result of a loss of PyTorch.
 * ``abele::detached(x)``: x, as code that ran without gradients left it.
-* ``abele::gradients(results, given, sources, keep)``: what ``torch.autograd.grad`` gives in a forward pass; gradients
+* ``abele::gradients(results, given, sources, keep)``: gradients by ``torch.autograd.grad`` in a forward pass; gradients
   flow on through it where ``keep`` is true.
 * ``abele::incoming(like, number)``: the gradient that will reach a result of call ``number`` of a user's function.
 * ``abele::own_backward(number, results, sources, gradients)``: the results of that call, with the gradients that its
   backward pass makes of incoming ones for its sources.
+
+A forward pass with ``torch.autograd.grad(y, x)`` records ``abele::gradients([y], [ones_like(y)], [x], keep)``. A first
+call of ``Round.apply(x)``, with a backward pass that returns ``2 * grad``, records its result y as::
+
+    grad = abele::incoming(y, 0)
+    y = abele::own_backward(0, [y], [x], [2 * grad])
 """
 
 from __future__ import annotations

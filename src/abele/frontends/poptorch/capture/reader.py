@@ -55,16 +55,16 @@ class NodeReader:
 
     Attributes:
         net: The block.
-        values: What nodes stand for in it: values, tuples of values, or plain numbers.
+        values: Values of nodes in it: values, tuples of values, or plain numbers.
         known: Nodes whose results follow from the host's constants, with these.
         losses: Calls that are losses, in order.
         waiting: Nodes of backward passes whose calls are not complete, by the call's number.
         missing: Calls that have no lowering, in all blocks.
-        depth: How many checkpoints are around the block.
+        depth: Number of checkpoints around the block.
         expanding: Operators whose parts are read just now.
         bodies: Nodes of bodies of ``poptorch.for_loop`` and ``cond`` that were met, by the body's number.
-        body_depth: How many such bodies are around the block.
-        places: Where the blocks of the model are.
+        body_depth: Number of such bodies around the block.
+        places: Places of the blocks of the model.
         around: The block that the body of control flow around is in; nodes in it are there.
     """
 
@@ -102,6 +102,7 @@ class NodeReader:
 
     def _read_node(self, node: torch.fx.Node) -> None:
         name = torch_export.op_name(node)
+        # Marks first: they stand for backward passes, and for loops and branches.
         if node.op == "get_attr":
             self.known[node] = torch_export.attribute(node)
         elif name == OWN_BACKWARD:
@@ -114,6 +115,7 @@ class NodeReader:
         elif name == "abele.branch":
             with self._around(node):
                 self._branch(node)
+        # The backward pass of a user's function waits until its results are read; nested calls belong to the latest.
         elif name == INCOMING or any(s in self.waiting for s in torch_export.iter_nodes(node)):
             sources = [self.waiting[s] for s in torch_export.iter_nodes(node) if s in self.waiting]
             call: Any = node.args[1] if name == INCOMING else max(sources)
@@ -123,12 +125,14 @@ class NodeReader:
         elif name in CONTROL:
             with self.net.at(torch_export.origin(node)), self._around(node):
                 self.values[node] = CONTROL[name](self, node)
+        # Python's numbers stay on the host unless the device makes one of them.
         elif torch_export.is_python(node):
             args, kwargs = torch_export.map_args(self.value, node)
             if any(isinstance(arg, Value) for arg in args):
                 self.values[node] = self._number(node, args)
             else:
                 self.values[node] = torch_export.run_on_host(node, args, kwargs)
+        # Calls on constants alone run on the host; everything else is an op of the network.
         elif self._is_known(node, name):
             self.known[node] = torch_export.run_on_host(node, *torch_export.map_args(self.known.__getitem__, node))
             torch_export.settle_sizes(node, self.known[node])
@@ -161,7 +165,7 @@ class NodeReader:
             self._miss(node, no_handler(node))
 
     def _number(self, node: torch.fx.Node, args: Sequence[Any]) -> Value:
-        """What Python makes of numbers of which the device knows some, as ``x.sum().item() / 2``."""
+        """Result of Python's arithmetic on numbers from the device, as ``x.sum().item() / 2``."""
         expression = _OF_NUMBERS.get(torch_export.op_name(node))
         if expression is None or not isinstance(torch_export.fake(node), torch.SymFloat):
             raise of_values(torch_export.line_of(node), size=True)
@@ -225,7 +229,7 @@ class NodeReader:
         table[node] = table[source][index]
 
     def value(self, node: Any) -> Any:
-        """What a node stands for in the block; tensors known at capture become constants."""
+        """Value of a node in the block; tensors known at capture become constants."""
         if not isinstance(node, torch.fx.Node):
             return node
         if node not in self.values:
@@ -258,7 +262,7 @@ class NodeReader:
         return self.net.constant(value, element_type(fake.dtype))
 
     def _reader(self, net: BlockBuilder, depth: int) -> NodeReader:
-        """A reader into a region, which can read what was read so far."""
+        """A reader into a region, with the nodes that were read so far."""
         return NodeReader(
             net,
             dict(self.values),
@@ -277,8 +281,8 @@ class NodeReader:
 
         Args:
             node: The ``get_attr`` node of the body.
-            region: Where to append.
-            arguments: What its placeholders stand for: values and numbers.
+            region: Region to append to.
+            arguments: Values of its placeholders: values and numbers.
         """
         module = torch_export.attribute(node)
         inner = NodeReader(region, missing=self.missing, places=self.places, around=self.around)
@@ -344,7 +348,7 @@ class NodeReader:
 
         Args:
             number: The body's.
-            region: Where to append.
+            region: Region to append to.
             parameters: Nodes in the body that stand for ``given``.
             given: Values of the region.
         """
@@ -431,7 +435,7 @@ class NodeReader:
 
 
 def _changed(*copies: Sequence[torch.fx.Node]) -> list[tuple[torch.fx.Node, ...]]:
-    """What the program calls each buffer that bodies change, before them and after each.
+    """Versions of each buffer that bodies change: the nodes before them and after each.
 
     Args:
         *copies: Copies of all buffers before the bodies, and after each.
@@ -441,12 +445,12 @@ def _changed(*copies: Sequence[torch.fx.Node]) -> list[tuple[torch.fx.Node, ...]
 
 
 class _Groups:
-    """The nodes of a list that lie in a checkpoint, as stretches that can be one op.
+    """Groups of nodes of a checkpoint, as stretches that can be one op.
 
     Args:
         nodes: In order.
-        depth: How many checkpoints are open already.
-        places: Where blocks are: a checkpoint that goes through several is several.
+        depth: Number of checkpoints that are open already.
+        places: Places of blocks: a checkpoint that goes through several is several.
     """
 
     def __init__(self, nodes: Sequence[torch.fx.Node], depth: int, places: BlockPlaces) -> None:

@@ -1,14 +1,15 @@
-"""What holds while PyTorch records a model: functions with backward passes of their own, and checkpoints, leave marks.
+"""Context in which PyTorch records a model: functions with backward passes of their own, and checkpoints, leave marks.
 
-PyTorch's export runs the forward pass of a ``torch.autograd.Function`` and forgets its backward pass, and runs what is
-checkpointed as if it were not. So that both are honoured on the device, for as long as a model is recorded
+PyTorch's export runs the forward pass of a ``torch.autograd.Function`` and forgets its backward pass, and runs
+checkpointed code as if it were not. So that both are honoured on the device, for as long as a model is recorded
 
-* a call of a user's function records its backward pass too, on gradients that are marks (:mod:`.marks`);
-* what runs under ``torch.utils.checkpoint`` is noted on its nodes, and so is what runs under ``torch.no_grad``: export
+* a call of a user's function records its backward pass too, on gradients that are marks (:mod:`.marks`): call 0 with
+  the result y and a backward pass ``2 * grad`` of x records ``own_backward(0, [y], [x], [2 * incoming(y, 0)])``;
+* calls under ``torch.utils.checkpoint`` are noted on their nodes, and so are calls under ``torch.no_grad``: export
   makes regions of the latter, but drops all of them where it meets control flow.
 
-Names that a program has imported from PyTorch (``quantise = Quantise.apply``) stay the same objects, so what changes
-lies below them.
+Names that a program has imported from PyTorch (``quantise = Quantise.apply``) stay the same objects, so changes are
+made below them.
 """
 
 from __future__ import annotations
@@ -194,7 +195,7 @@ def _marked_functions() -> Iterator[None]:
 
 
 class _Context:
-    """What the two passes of a function share, as PyTorch's own ``ctx`` does."""
+    """State that the two passes of a function share, as PyTorch's own ``ctx`` does."""
 
     def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
         self.needs_input_grad = needs_input_grad
@@ -207,7 +208,7 @@ class _Context:
         self.saved_tensors = tensors
 
     def save_for_forward(self, *tensors: Any) -> None:
-        """Nothing: derivatives are taken backward."""
+        """Do nothing: derivatives are taken backward."""
 
     def mark_non_differentiable(self, *tensors: torch.Tensor) -> None:
         self.non_differentiable = {id(t) for t in tensors}
@@ -246,7 +247,7 @@ def _recorded(cls: Any, number: int, args: tuple[Any, ...], kwargs: dict[str, An
 def _backward(
     cls: Any, context: _Context, number: int, args: tuple[Any, ...], *, results: Sequence[Any], graded: Sequence[int]
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """The arguments that get gradients, and these, from gradients that are marks."""
+    """Arguments with gradients, and the gradients, from incoming ones that are marks."""
     incoming = [
         torch.ops.abele.incoming(value, number)
         if place in graded
@@ -275,7 +276,7 @@ def _backward_of(cls: Any) -> Any:
 
 
 def _fitted(gradient: torch.Tensor, argument: torch.Tensor) -> torch.Tensor:
-    """A gradient in the shape and type of what it belongs to, as PyTorch makes it."""
+    """A gradient in the shape and type of its tensor, as PyTorch makes it."""
     if gradient.shape != argument.shape:
         gradient = gradient.sum_to_size(argument.shape)
     return gradient.to(argument.dtype)

@@ -149,7 +149,7 @@ def handler_of(node: torch.fx.Node) -> Handler | None:
 
 
 def takes_values(node: torch.fx.Node) -> frozenset[int]:
-    """Places of arguments for which the handler of a call takes numbers that the device computes."""
+    """Positions of arguments for which the handler of a call takes numbers from the device."""
     handler = handler_of(node)
     parameters = list(inspect.signature(handler).parameters.values())[1:] if handler is not None else []
     return frozenset(n for n, p in enumerate(parameters) if "Value" in str(p.annotation))
@@ -196,7 +196,7 @@ _OF_SIZE = {
     "aten.unique_dim": "pass the number of groups as a plain number (num_graphs=, num_nodes=, dim_size=)",
     "aten._unique2": "pass the number of groups as a plain number (num_graphs=, num_nodes=, dim_size=)",
 }
-"""What to do where the number of results depends on values."""
+"""Remedies where the number of results depends on values."""
 
 
 def all_missing(missing: Sequence[UnsupportedOpError]) -> UnsupportedOpError:

@@ -224,7 +224,7 @@ def _is_whole(tensor: Tensor) -> bool:
 
 
 def _is_weight(tensor: Tensor) -> bool:
-    """True for a parameter, a view of one, and what is known, as buffers are."""
+    """True for a parameter, a view of one, and known values, as buffers are."""
     viewed = tensor._base if tensor._is_view() else tensor
     return isinstance(viewed, nn.Parameter) or known_value(tensor) is not None
 
@@ -240,7 +240,7 @@ def _of_any_type(check: Callable[..., None]) -> Callable[..., None]:
 
 
 def _is_causal(mask: Tensor | None, is_causal: bool | None = None, size: int | None = None) -> bool:
-    """True for a mask that is known to hide what comes later; other masks are added as they are."""
+    """True for a mask that is known to hide later positions; other masks are added as they are."""
     if is_causal is not None or mask is None:
         return bool(is_causal)
     known = known_value(mask)
@@ -253,7 +253,7 @@ def _is_causal(mask: Tensor | None, is_causal: bool | None = None, size: int | N
 
 
 def _recorded_device(device: Any) -> Any:
-    """Where tensors are while a model is recorded: what programs put on the device ``ipu`` is among the others."""
+    """Device of tensors while a model is recorded: the device ``ipu`` is the same as that of the others."""
     kind = device.type if isinstance(device, torch.device) else device
     return _RECORDED if isinstance(kind, str) and kind.partition(":")[0] == "ipu" else device
 
@@ -314,7 +314,7 @@ def gaussian_nll_loss(
     spread = var if isinstance(var, Tensor) else torch.full_like(input, var)
     if spread.shape != input.shape and spread.shape == input.shape[:-1]:
         spread = spread.unsqueeze(-1)
-    # What is raised to eps has the gradient of what is not.
+    # A variance that is raised to eps keeps the gradient of the variance itself.
     spread = spread + (spread.clamp(min=eps) - spread).detach()
     loss = 0.5 * (torch.log(spread) + (input - target) ** 2 / spread)
     if full:
@@ -323,7 +323,7 @@ def gaussian_nll_loss(
 
 
 def _marked(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """A loss that PyTorch computes without an operator of its own, marked as the loss that it is."""
+    """Loss that PyTorch computes without an operator of its own, marked as a loss."""
     return lambda *args, **settings: _as_loss(function(*args, **settings))
 
 
@@ -365,7 +365,7 @@ def native_batch_norm(
     *,
     out: tuple[Tensor, ...] | None = None,
 ) -> tuple[Tensor, ...]:
-    """The norm, whose schema does not say that it changes running statistics, as the operators whose schema does."""
+    """Norm in terms of operators whose schemas declare the change of running statistics."""
     legit = torch.ops.aten._native_batch_norm_legit
     if running_mean is None or running_var is None:
         made = legit.no_stats(input, weight, bias, training=training, momentum=momentum, eps=eps)
@@ -381,7 +381,7 @@ def linear_cross_entropy(*args: Any, options: Any = None, **settings: Any) -> Te
 
 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
-    """Codes of as many classes as are given; where none are, tensors whose values are known have those that they need.
+    """Codes of as many classes as are given, or as the known values of a tensor need.
 
     Raises:
         Error: The number of classes would depend on values.

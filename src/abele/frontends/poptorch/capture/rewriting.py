@@ -1,4 +1,4 @@
-"""Changes to a recorded program before PyTorch decomposes it, which would forget what they say.
+"""Changes to a recorded program before PyTorch decomposes it, which would lose them.
 
 * Code that runs without gradients is put where it is called, with marks on what it makes (``torch.no_grad``).
 * What losses of PyTorch make is marked, since they are decomposed into operators that are no losses.
@@ -24,7 +24,7 @@ def rewrite(program: torch.export.ExportedProgram, losses: Collection[Any]) -> N
     """Change ``program`` in place; see the module.
 
     Args:
-        program: What was recorded.
+        program: Recorded program.
         losses: Overloads that are losses.
     """
     for module in program.graph_module.modules():
@@ -106,20 +106,20 @@ def _is_noted(node: torch.fx.Node) -> bool:
 
 
 def _changed_in_place(value: Any) -> Any:
-    """What enters the program, if a value is that after changes in place; other values as they are."""
+    """Input of the program, if a value is that input after changes in place; other values as they are."""
     root = _root(value)
     return root if isinstance(root, torch.fx.Node) and root.op == "placeholder" else value
 
 
 def _root(value: Any) -> Any:
-    """What a value was before changes in place."""
+    """Node of a value before changes in place."""
     while isinstance(value, torch.fx.Node) and _is_mutable(value) and _name(value).split(".")[0].endswith("_"):
         value = value.args[0]
     return value
 
 
 def _adopted(graph: torch.fx.Graph, inner: torch.fx.GraphModule, node: torch.fx.Node) -> torch.fx.Node:
-    """What a body has as an attribute, as an attribute of the module around."""
+    """Attribute of a body, as an attribute of the module around."""
     outer = graph.owning_module
     assert outer is not None
     number = sum(name.startswith("adopted_") for name in dir(outer))

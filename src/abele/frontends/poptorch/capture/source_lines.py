@@ -19,7 +19,7 @@ _HERE = Path(__file__).parents[1]
 # Both as they were imported and without links: environments often link to the packages of others.
 PYTORCH = tuple({str(path) for path in (Path(torch.__file__).parent, Path(torch.__file__).resolve().parent)})
 PACKAGES = (*PYTORCH, *{str(path) for path in (_HERE, _HERE.resolve())})
-"""Folders of PyTorch, and of PyTorch and this front end: what is in them is not the user's."""
+"""Folders of PyTorch, and of PyTorch and this front end: code in them is not the user's."""
 
 _LONGEST = 160
 """Characters of a line that an error shows."""
@@ -29,7 +29,7 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 @dataclass(frozen=True)
 class OriginScope:
-    """What is told of where calls come from."""
+    """Choice of the origins of calls to be recorded."""
 
     excludes: tuple[str, ...] = ()
     modules: bool = True

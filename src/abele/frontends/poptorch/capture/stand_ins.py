@@ -1,4 +1,4 @@
-"""Functions of PyTorch that its export cannot record, in terms of others that it can."""
+"""Functions that PyTorch's export cannot record, in terms of others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch.overrides import TorchFunctionMode
 
 
 def least_squares(a: torch.Tensor, b: torch.Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
-    """``torch.linalg.lstsq``, whose results have shapes that depend on values there.
+    """``torch.linalg.lstsq``, with shapes that do not depend on values.
 
     By default matrices have full rank, and QR solves. A driver that is named and allows for less gives the least of
     all solutions, by singular values, and counts those above its limit.
@@ -29,7 +29,7 @@ def least_squares(a: torch.Tensor, b: torch.Tensor, rcond: float | None = None, 
     else:
         q, r = torch.linalg.qr(a.mT)
         solution = q @ torch.linalg.solve_triangular(r.mT, sides, upper=False)
-    # Which results are empty depends on the driver, as in LAPACK.
+    # The driver decides which results are empty, as in LAPACK.
     has_residuals = rows > columns and driver not in (None, "gelsy")
     residuals = ((a @ solution - sides) ** 2).sum(-2) if has_residuals else a.new_empty(0)
     rank = rank.new_empty(0) if driver == "gels" else rank.expand(a.shape[:-2])
@@ -57,7 +57,7 @@ def _random_in_place(value: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Te
 
 
 def _zeros(*args: Any, memory_format: Any = None, **kwargs: Any) -> torch.Tensor:
-    """What ``empty`` makes is not defined; memory's old contents would differ from one recording to the next."""
+    """Zeros in place of ``empty``, whose contents are not defined and would differ from one recording to the next."""
     return torch.zeros(*args, **kwargs)
 
 
@@ -117,7 +117,7 @@ class StandIns(TorchFunctionMode):
     def __torch_function__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """The result of the function, or of what stands in for it."""
+        """Result of the function, or of its stand-in."""
         try:
             stand_in = _STAND_INS.get(function, function)
         except TypeError:  # Not everything that is called has a hash.

@@ -1,8 +1,8 @@
-"""What a recorded call does to the model itself.
+"""Effects of a recorded call on the model itself.
 
-Buffers that ``forward`` assigns anew take what was assigned: a copy into the buffer is recorded, as if the program had
+Buffers that ``forward`` assigns anew take the new value: a copy into the buffer is recorded, as if the program had
 said ``self.state.copy_(new)``. Parameters are changed in place alone. A buffer without elements, or one that
-``forward`` registers, gets its shape with the first call: it begins as what is first assigned, which has to be known.
+``forward`` registers, gets its shape with the first call: it begins as the first value assigned, which has to be known.
 Other attributes that ``forward`` sets, such as counts and shapes, stay, for PyTorch's export sets them back.
 """
 
@@ -170,7 +170,7 @@ class ModelState:
 
 
 def _memory(tensor: torch.Tensor) -> StorageWeakRef:
-    """What tensors have in common that show the same elements."""
+    """Key of tensors that show the same elements."""
     return StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
 
 
@@ -199,11 +199,11 @@ class Attributes:
         self._contents = [(value, copy.copy(value)) for value in values if type(value) in (list, dict)]
 
     def note(self) -> None:
-        """Remember what they are now."""
+        """Remember the present attributes."""
         self._after = [_own_attributes(module) for module in self._modules]
 
     def keep(self) -> None:
-        """Set what changed to what :meth:`note` saw; of what holds recorded tensors, which have no values, nothing."""
+        """Set changed attributes back as :meth:`note` saw them, but for holders of recorded tensors without values."""
         for container, contents in self._contents:
             if _is_recorded(container):
                 _refill(container, contents)
@@ -221,7 +221,7 @@ class Attributes:
 
 
 def _refill(container: Any, contents: Any) -> None:
-    """Give a list or dict back what it held."""
+    """Give a list or dict its old contents back."""
     container.clear()
     if isinstance(container, dict):
         container.update(contents)

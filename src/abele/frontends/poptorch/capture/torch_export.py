@@ -41,7 +41,7 @@ from abele.frontends.poptorch.values import structures
 from abele.graph.debug import DebugRecord
 
 _WRITTEN = "abele_written"
-"""Where a node keeps the names of the operator that the user called, without and with its overload."""
+"""Key in the metadata of a node for the names of the operator that the user called, without and with its overload."""
 
 _LOGGERS = ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes")
 
@@ -56,7 +56,7 @@ _INPUT_ROLES = {
 }
 
 SCOPE = "abele_scope"
-"""Key under which the metadata of a recorded call have the scope that the user named."""
+"""Key in the metadata of a recorded call for the scope that the user named."""
 
 _OUTPUT_ROLES = {OutputKind.USER_OUTPUT: "output", OutputKind.USER_INPUT_MUTATION: "input"}
 
@@ -91,10 +91,10 @@ class Exported:
     """A model as a flat list of ATen calls.
 
     Attributes:
-        entries: What enters, in order; user inputs in the order of the flattened arguments.
+        entries: Inputs of the program, in order; user inputs in the order of the flattened arguments.
         nodes: The nodes between what enters and what leaves.
-        results: What leaves: the tensors that the model returns, and new contents.
-        returned: What the model returned when it was recorded, its tensors replaced by empty ones.
+        results: Results of the program: the tensors that the model returns, and new contents.
+        returned: Result of the model when it was recorded, its tensors replaced by empty ones.
         blocks: The blocks that it went through.
     """
 
@@ -106,12 +106,12 @@ class Exported:
 
 
 class _Kept:
-    """What a recorded call left behind. Attributes of the module itself export sets back to what they were.
+    """Traces of a recorded call. Export sets attributes of the module itself back to their old values.
 
     Attributes:
         attributes: Those that the call set on the model.
         values: Those of its buffers and constants that are known.
-        returned: What it returned.
+        returned: Result of the call.
         blocks: The blocks that it went through.
     """
 
@@ -126,7 +126,7 @@ class _Recorded(torch.nn.Module):
     """A model as a function of flat tensors, so that PyTorch sees nothing of how arguments and results are nested.
 
     Args:
-        model: What is recorded.
+        model: Model to record.
         arguments: Its arguments and keyword arguments; whatever is not a tensor is a constant.
         changing: Names of buffers whose values are not known.
     """
@@ -182,7 +182,7 @@ def export(
     """Record one call of ``model`` in PyTorch's training IR; nothing is computed, and Python's forward runs once.
 
     Args:
-        model: What to record.
+        model: Model to record.
         args: Positional arguments; tensors give shapes and types only.
         kwargs: Keyword arguments.
         training: True if gradients will be taken.
@@ -244,7 +244,7 @@ def _export_once(
 
 @contextmanager
 def _keeping_composites_of(program: torch.export.ExportedProgram) -> Iterator[None]:
-    """Let PyTorch keep the composite operators that a program calls, and those that its in-place calls become.
+    """Let PyTorch keep the composite operators of a program, and their forms for its in-place calls.
 
     By itself it looks at every operator that there is, and overrides a thousand of them for each program: 0.4 s.
     """
@@ -394,7 +394,7 @@ def without_reports_of_matrices() -> Iterator[None]:
 
 @contextmanager
 def _without_checks_of_values() -> Iterator[None]:
-    """Distributions that do not look at their parameters, whose values are not known yet."""
+    """Keep distributions from looking at their parameters, whose values are not known yet."""
     distribution: Any = torch.distributions.Distribution
     was = distribution._validate_args
     distribution.set_default_validate_args(False)
@@ -483,7 +483,7 @@ def run_on_host(node: torch.fx.Node, args: tuple[Any, ...], kwargs: dict[str, An
     assert callable(node.target)
     with torch.no_grad():
         made = node.target(*args, **kwargs)
-        # What is in memory without contents differs from run to run, and may not even fit the device's types.
+        # Memory without contents differs from run to run, and may not even fit the device's types.
         return made.zero_() if "empty" in op_name(node) else made
 
 
@@ -509,13 +509,13 @@ def bodies_of(node: torch.fx.Node) -> tuple[int, ...]:
 
 
 def block_of(node: torch.fx.Node) -> int | None:
-    """Number of the block that a call is in, ``OUTSIDE`` for one that is in none, or None if nothing is known of it."""
+    """Number of a call's block, ``OUTSIDE`` for a call in no block, or None if nothing is known of it."""
     found: int | None = (node.meta.get("custom") or {}).get(BLOCK)
     return found
 
 
 def attribute(node: torch.fx.Node) -> Any:
-    """What a ``get_attr`` node stands for: a tensor, or the body of a control flow operator."""
+    """Object of a ``get_attr`` node: a tensor, or the body of a control flow operator."""
     return functools.reduce(getattr, str(node.target).split("."), node.graph.owning_module)
 
 

@@ -88,7 +88,7 @@ def _inlining_both(vjp: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _worked_out(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """What ``function`` gives, as plain calls."""
+    """Results of ``function``, as plain calls."""
     leaves, form = pytree.tree_flatten((args, kwargs))
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     returned: list[Any] = []

@@ -14,7 +14,7 @@ def plan_code(fitted: Fitted, plan: Spreading, model: torch.nn.Module, first: st
     """The options and blocks of a plan.
 
     Args:
-        fitted: What was found.
+        fitted: Plans that were found.
         plan: The plan.
         model: The model.
         first: Module path at which the model's first block begins; empty for the model itself.

@@ -34,15 +34,15 @@ from abele.parallel import Group
 
 Progress = Callable[[str, float], None]
 LARGEST = 6
-"""How often the example's batch is doubled or halved at most."""
+"""Largest number of times that the example's batch is doubled or halved."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """How a model is best spread over a machine; ``print`` shows it.
+    """Best ways to spread a model over a machine; ``print`` shows them.
 
     Attributes:
-        fitted: What was found.
+        fitted: The plans found.
         model: The model.
     """
 
@@ -61,7 +61,7 @@ class Fit:
 
     @property
     def misses(self) -> tuple[Miss, ...]:
-        """Plans that do not fit, with the stage that lacks most and by how much."""
+        """Plans that do not fit, with the largest lack of a stage."""
         return self.fitted.misses
 
     @property
@@ -84,7 +84,7 @@ class Fit:
         return next((p for p in paths if p in starts), "")
 
     def to_json(self) -> dict[str, Any]:
-        """All of it as plain data."""
+        """The result as plain data."""
         return {**fitted_dict(self.fitted), "code": self.code()}
 
     def __str__(self) -> str:
@@ -114,10 +114,10 @@ def fit(
             that gives them for a number of samples.
         system: The machine: a preset's name, a file, or a System; ``pod16`` is ``bow-pod16``.
         batch: Samples of one update; None for as many as make the rest of an update hardly count.
-        optimizer: How the model is trained; None to run it forward alone.
+        optimizer: Optimiser that trains the model; None to run it forward alone.
         micro_batches: Sizes to try; by default the example's, doubled while it pays, or halved until it fits.
         options: Further options of the model, such as its precision.
-        check: How many of the fastest plans are compiled as a whole, to set figures side by side.
+        check: Number of the fastest plans that are compiled as a whole, to set figures side by side.
         progress: Called with what is done and the part of it that is.
 
     Raises:

@@ -62,7 +62,7 @@ def cast_again(
 def pow2scale_cast_from_fp8(
     value: torch.Tensor, log2_scale: Scale = 0, dtype: torch.dtype = torch.float16
 ) -> torch.Tensor:
-    """8-bit floats as wide ones, times ``2**log2_scale``: the negated exponent of the cast gives back what was rounded.
+    """8-bit floats as wide ones, times ``2**log2_scale``: the negated exponent of the cast restores the rounded values.
 
     Raises:
         ArgumentError: A tensor of another type, or a result that is neither float16 nor float32.

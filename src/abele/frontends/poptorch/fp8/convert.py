@@ -39,6 +39,7 @@ def fp8_linear(module: Module, recipe: Fp8Recipe | None = None, *, skip: Sequenc
     if isinstance(skip, str):
         raise ArgumentError(f"the names to skip are a list, got {skip!r}", remedy=f"skip=[{skip!r}]")
     layers = {name: part for name, part in module.named_modules(remove_duplicate=False) if isinstance(part, nn.Linear)}
+    # A pattern that fits nothing is a slip of the pen: name the nearest layer.
     for pattern in skip:
         if not fnmatch.filter(layers, pattern):
             close = nearest(pattern, layers)
@@ -54,12 +55,14 @@ def fp8_linear(module: Module, recipe: Fp8Recipe | None = None, *, skip: Sequenc
             because="all of them are skipped" if layers else None,
             remedy="skip fewer" if layers else "torch.nn.Linear",
         )
+    # Subclasses may compute something else in ``forward``; refuse all before any layer is changed.
     for name, layer in chosen.items():
         if type(layer) not in (nn.Linear, Fp8Linear) and not isinstance(layer, UnitLinear):
             raise UnsupportedOpError(
                 f"the layer {name!r} is a {type(layer).__name__}, which does not compute as torch.nn.Linear does",
                 remedy=f"skip=[{name!r}]",
             )
+    # Changing the class keeps the layer's identity, parameters and hooks.
     product = Fp8Product(recipe or Fp8Recipe())
     for layer in chosen.values():
         converted: Any = layer

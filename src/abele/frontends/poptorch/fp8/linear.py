@@ -5,11 +5,11 @@ With x8 = x·2^sx and w8 = w·2^sw rounded to F143, and dy8 = dy·2^sdy rounded 
     y = x8 · w8ᵀ · 2^-(sx + sw),    dx = dy8 · w8 · 2^-(sdy + sw),    dw = dy8ᵀ · x8 · 2^-(sx + sdy).
 
 Unit-scaled layers have factors besides: their powers of two are scales of these products, so that results in float16
-become no larger on their way than they are in the end; what is left of a factor, between √½ and √2, is multiplied
+become no larger on their way than they are in the end; the rest of a factor, between √½ and √2, is multiplied
 afterwards.
 
-x8 and w8 are what is kept for the backward pass: half the bytes of float16, but there is a w8 beside each weight. A
-recipe without ``keep_weights`` casts weights a second time instead. Biases, and what else a model computes, stay in its
+x8 and w8 are kept for the backward pass: half the bytes of float16, but each weight has a w8 beside it. A
+recipe without ``keep_weights`` casts weights twice instead. Biases, and what else a model computes, stay in its
 own types.
 """
 
@@ -34,7 +34,7 @@ from abele.frontends.poptorch.unit_scaling.scaling import scale_backward
 from abele.numerics.types import SCALES
 
 UNSCALED = Factors(1.0, 1.0, 1.0)
-"""What layers multiply by that are not unit-scaled."""
+"""Factors of layers that are not unit-scaled."""
 
 
 class _Product(torch.autograd.Function):
@@ -126,7 +126,7 @@ class Fp8Linear(nn.Linear):
     """A fully connected layer that multiplies 8-bit floats; :func:`fp8_linear` makes it of a plain one.
 
     Attributes:
-        product: What multiplies, with its recipe.
+        product: Function that multiplies, with its recipe.
     """
 
     product: Fp8Product

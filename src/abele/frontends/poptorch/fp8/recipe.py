@@ -1,4 +1,4 @@
-"""How a model's linear layers compute in 8-bit floats."""
+"""Recipes for a model's linear layers in 8-bit floats."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class ScaleChoice:
 
     Attributes:
         format: ``F143`` or ``F152``.
-        log2_scale: What elements are multiplied by before they are rounded, as an exponent.
+        log2_scale: Factor of elements before they are rounded, as an exponent.
         error: Mean squared error, relative to the mean square.
     """
 

@@ -1,4 +1,4 @@
-"""Names and marks for what is recorded inside a context."""
+"""Names and marks for calls that are recorded inside a context."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class CustomOp:
     Gives a gradient (or None) for each input, by PyTorch's functions or other operations."""
 
     host: ClassVar[Callable[..., Any] | None] = None
-    """What the operation is in PyTorch, for calls outside of a model on the device."""
+    """Meaning of the operation in PyTorch, for calls outside of a model on the device."""
 
     @classmethod
     def call(cls, *inputs: torch.Tensor, **attributes: Any) -> Any:
@@ -63,15 +63,15 @@ _OPS: dict[str, type[CustomOp]] = {}
 
 
 def register_op(name: str, domain: str = "custom.ops", domain_version: int = 1) -> Callable[[Registered], Registered]:
-    """Register an operation under a name; the same name again takes the place of what was there.
+    """Register an operation under a name; it replaces an earlier one of the same name.
 
     Args:
         name: Of the operation.
         domain: A name before it, so that two authors may use one name.
-        domain_version: Which edition it is.
+        domain_version: Version of the domain.
 
     Raises:
-        ArgumentError: What is registered is no subclass of :class:`CustomOp`, or lacks ``shapes`` or ``lower``.
+        ArgumentError: The registered class is no subclass of :class:`CustomOp`, or lacks ``shapes`` or ``lower``.
     """
 
     def register(operation: Registered) -> Registered:

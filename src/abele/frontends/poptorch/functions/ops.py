@@ -26,7 +26,7 @@ from abele.parallel.ops.host_call import HOST_BODIES
 
 
 def for_loop(count: int, body: Callable[..., Any], inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-    """What tensors come to when ``body`` makes new ones of them ``count`` times, in a loop on the device.
+    """Tensors after ``count`` trips of ``body`` in a loop on the device.
 
     Args:
         count: Trips; a plain number.
@@ -59,7 +59,7 @@ def for_loop(count: int, body: Callable[..., Any], inputs: list[torch.Tensor]) -
 
 
 def _buffers() -> list[torch.Tensor]:
-    """The buffers of the model that is recorded as they are here, after what was assigned to them."""
+    """The buffers of the model that is recorded as they are here, after assignments to them."""
     state = current_state()
     if state is None:
         return []
@@ -162,7 +162,7 @@ class CPU:
         self._ID = ID
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """What the function gives; while a model is recorded, it is called once on zeros to learn their shapes.
+        """Results of the function; while a model is recorded, it is called once on zeros to learn their shapes.
 
         Raises:
             Error: The model is trained.
@@ -170,7 +170,7 @@ class CPU:
         return self.execute(*args, **kwargs)
 
     def execute(self, *args: Any, **kwargs: Any) -> Any:
-        """As a call."""
+        """Call the function."""
         if not isRunningOnIpu():
             return self._layer_to_call(*args, **kwargs)
         if is_training():
@@ -225,7 +225,7 @@ def ipu_print_tensor(
     printed. Its gradient has the title ``Gradient___`` and that of the tensor.
 
     Args:
-        tensor: What to print.
+        tensor: Tensor to print.
         title: Before it.
         print_gradient: True to print its gradient too, when training.
         summarise_threshold: More elements than this are shown by their edges; 0 for all elements.
@@ -288,7 +288,7 @@ def set_overlap_for_input(input_tensors: Any, mode: OverlapMode) -> Any:
 
 
 def set_overlap_for_output(output_tensors: Any, mode: OverlapMode) -> Any:
-    """As :func:`set_overlap_for_input`, of what the model returns."""
+    """As :func:`set_overlap_for_input`, for results of the model."""
     return _overlapped("set_overlap_for_output", output_tensors, mode)
 
 
@@ -316,7 +316,7 @@ def serializedMatMul(
     Args:
         lhs: […, n, k].
         rhs: [k, m] or […, k, m].
-        mode: Which dimension is split: of ``lhs`` the rows n (``InputChannels``), the k that is summed over
+        mode: Dimension that is split: of ``lhs`` the rows n (``InputChannels``), the k that is summed over
             (``ReducingDim``), or of ``rhs`` the columns m (``OutputChannels``).
         factor: Number of parts, which divides that dimension.
         keep_precision: True to add parts of f16 products in f32; only for ``ReducingDim``.
@@ -391,7 +391,7 @@ def fps(src: torch.Tensor, ptr: Sequence[int], ratio: float = 0.5, random_start:
 
     Args:
         src: All points, [points, features].
-        ptr: Where each set begins, and the end.
+        ptr: First element of each set, and the end.
         ratio: Part of each set that is taken.
         random_start: True to begin with a random point, otherwise with the first.
 

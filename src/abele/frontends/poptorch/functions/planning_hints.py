@@ -79,7 +79,7 @@ class MultiConv:
         return self._with("enableConvDithering", value)
 
     def planType(self, value: MultiConvPlanType) -> Self:
-        """Whether they run beside each other, as they do by default, or one after the other on all tiles."""
+        """Run the convolutions beside each other, as by default, or one after the other on all tiles."""
         if not isinstance(value, MultiConvPlanType):
             raise OptionValueError(f"planType takes a poptorch.MultiConvPlanType, got {value!r}")
         return self._with("planType", value)
@@ -91,7 +91,7 @@ class MultiConv:
         return self._with("perConvReservedTiles", value)
 
     def cycleBackOff(self, value: float) -> Self:
-        """How much longer the longest may take than the shortest, as a proportion, before tiles are shared anew."""
+        """Set the proportion by which the longest may take longer than the shortest before tiles are shared anew."""
         if not isinstance(value, float) or not 0 <= value <= 1:
             raise OptionValueError(f"cycleBackOff takes a float from 0 to 1, got {value!r}")
         return self._with("cycleBackOff", value)

@@ -31,7 +31,7 @@ def _(tensor: torch.Tensor, dim: int, start: torch.Tensor, size: int, step: int)
 
 
 class _SavedSlice(Protocol):
-    """What is kept from the forward pass to the backward pass."""
+    """Context kept from the forward pass to the backward pass."""
 
     start: torch.Tensor
     shape: torch.Size
@@ -67,7 +67,7 @@ def _(tensor: torch.Tensor, source: torch.Tensor, dim: int, start: torch.Tensor,
 
 
 class _SavedUpdate(Protocol):
-    """What is kept from the forward pass to the backward pass."""
+    """Context kept from the forward pass to the backward pass."""
 
     start: torch.Tensor
     dim: int
@@ -92,7 +92,7 @@ def dynamic_slice(tensor: torch.Tensor, dim: int, start: torch.Tensor, size: int
     """``tensor[start : start + size : step]`` along ``dim``, where ``start`` is known when the model runs.
 
     Args:
-        tensor: What is sliced.
+        tensor: Tensor to slice.
         dim: The dimension.
         start: The first index, a tensor of one integer. Indices past the end go on at the begin.
         size: Indices from the first to the last; a number.
@@ -119,11 +119,11 @@ def dynamic_update(input: torch.Tensor, src: torch.Tensor, dim: int, start: torc
     """``input`` with ``size`` indices of ``dim`` from ``start`` on replaced by ``src``.
 
     Args:
-        input: What is updated; it stays as it is.
-        src: What comes in: of the shape of ``input``, with ``size`` indices along ``dim``.
+        input: Tensor to update; it stays as it is.
+        src: New elements: of the shape of ``input``, with ``size`` indices along ``dim``.
         dim: The dimension.
         start: The first index, a tensor of one integer. Indices past the end go on at the begin.
-        size: How many indices are replaced.
+        size: Number of indices to replace.
 
     Raises:
         SliceArgumentError: Arguments that do not go together.

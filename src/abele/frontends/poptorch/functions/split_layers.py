@@ -29,7 +29,7 @@ class SplitLayer(torch.nn.Module):
     group_size: int
 
     def parts(self) -> Iterator[tuple[str, int, int]]:
-        """Name, dimension that is cut, and blocks along it, of each parameter that is split."""
+        """Name, split dimension and number of blocks of each parameter that is split."""
         raise NotImplementedError
 
     @classmethod
@@ -46,7 +46,7 @@ class SplitLayer(torch.nn.Module):
 
 
 class _SplitLinear(SplitLayer):
-    """What both ways to split a fully connected layer share."""
+    """Base of both ways to split a fully connected layer."""
 
     weight: torch.nn.Parameter
     bias: torch.nn.Parameter | None
@@ -93,7 +93,7 @@ class ColumnLinear(_SplitLinear):
 
 
 class RowLinear(_SplitLinear):
-    """A fully connected layer that reads part of the features on each replica, and gives sums that all have."""
+    """Fully connected layer that reads part of the features on each replica, and gives the sums to all."""
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:
         """The features of ``value`` [..., part]."""
@@ -101,7 +101,7 @@ class RowLinear(_SplitLinear):
         return made if self.bias is None else made + self.bias
 
     def parts(self) -> Iterator[tuple[str, int, int]]:
-        """What the weight reads."""
+        """Split of the weight along its inputs."""
         yield "weight", int(not self.transposed), 1
 
 
@@ -170,5 +170,5 @@ class SplitCrossEntropyLoss(SplitLayer):
         return loss
 
     def parts(self) -> Iterator[tuple[str, int, int]]:
-        """It has no parameters."""
+        """No parts: it has no parameters."""
         return iter(())

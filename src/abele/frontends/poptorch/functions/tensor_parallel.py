@@ -51,12 +51,12 @@ __all__ = [
 ]
 
 DIVIDED = "_abele_divided"
-"""Under this name a module has its whole numbers that are divided on the device, and by what."""
+"""Attribute of a module for its whole numbers that are divided on the device, with their divisors."""
 
 
 @dataclass(frozen=True)
 class Style:
-    """How a layer is split."""
+    """Style of splitting a layer."""
 
     takes: ClassVar[str]
 

@@ -27,7 +27,7 @@ from abele.frontends.poptorch.program.tracing import TRACED
 from abele.report import waiting_for_data
 
 _PATIENCE_S = 2.0
-"""How long a worker may take to end by itself."""
+"""Seconds that a worker may take to end by itself."""
 
 
 class AsynchronousDataAccessor:
@@ -39,7 +39,7 @@ class AsynchronousDataAccessor:
     Args:
         dataset: A data loader, a data set, or anything that is iterated.
         buffer_size: Batches that are loaded ahead.
-        miss_sleep_time_in_ms: How often to look again when no batch is there; a batch that comes ends the wait at once.
+        miss_sleep_time_in_ms: Time between looks when no batch is there; a batch that comes ends the wait at once.
         load_indefinitely: True to load the next epoch before it is asked for.
         early_preload: True to begin loading now, False with the first use.
         sharing_strategy: ``ForkServer`` and ``Fork`` fork this process, ``SharedMemory`` and ``FileSystem`` spawn one,
@@ -239,7 +239,7 @@ class _Worker:
             os.close(file)
 
     def _end(self) -> str:
-        """How the process ended."""
+        """End of the process, in words."""
         if self._stopped:
             return "it was terminated"
         self._process.join(_PATIENCE_S)

@@ -1,9 +1,10 @@
-"""The process that loads ahead: it writes batches into a ring of shared memory and says where they are.
+"""Process that loads ahead: it writes batches into a ring of shared memory and says where they are.
 
 The two sides talk over a socket. The worker tells of its length, of the ring (sized by its first batch), of batches,
 and of the ends of epochs; the other side asks for epochs, and gives slots back. Tensors go through the memory, and
 everything else of a batch through the socket: mostly nothing but where tensors lie. Memory has no name: its file
-descriptor goes through the socket, so whatever process is killed at whatever time leaves nothing in ``/dev/shm``.
+descriptor goes through the socket, so whatever process is killed at whatever time leaves nothing in ``/dev/shm``. A
+batch of 64 float32 images [3, 224, 224], for example, takes 38,535,168 B, and a ring of 3 slots 116 MB.
 
 The process is mostly a fork of a program with threads, of which it has only the one that forked. It therefore uses no
 pool of threads of its parent, collects nothing that its parent owns, and has none of its parent's handlers of signals.
@@ -40,14 +41,14 @@ ALIGNMENT = 64
 """Bytes to a multiple of which tensors are put, so that they begin on a line of the cache."""
 
 _LOOK_S = 1.0
-"""How often a process that waits looks whether its parent is still there."""
+"""Seconds between looks of a waiting process whether its parent is still there."""
 
 _PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
 class Placed:
-    """Where a tensor of a batch lies in its slot.
+    """Place of a tensor of a batch in its slot.
 
     Attributes:
         offset: Bytes from the start of the slot.
@@ -85,7 +86,7 @@ def with_tensors(batch: Any, tensors: Iterator[torch.Tensor]) -> Any:
 
 
 def _places(tensors: list[torch.Tensor]) -> tuple[list[Placed], int]:
-    """Where tensors lie in a slot, and how many bytes they take."""
+    """Places of tensors in a slot, and the bytes that they take."""
     placed, offset = [], 0
     for tensor in tensors:
         placed.append(Placed(offset, tensor.dtype, tuple(tensor.shape)))
@@ -120,7 +121,7 @@ class DataError(Exception):
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """How batches are loaded ahead.
+    """Settings of a worker that loads batches ahead.
 
     Attributes:
         buffer_size: Slots of the ring.
@@ -130,7 +131,7 @@ class WorkerSettings:
         parent: Process that the batches are for.
         by_main_thread: True where the main thread of that process starts this one.
         seed: Start of all generators of random numbers.
-        start_method: How workers of the data's own are started.
+        start_method: Start method of the data's own workers.
     """
 
     buffer_size: int
@@ -163,8 +164,8 @@ class LoadingWorker:
 
     Args:
         pipe: Socket to the process that uses the batches.
-        data: What gives batches.
-        settings: How they are loaded.
+        data: Data set or loader of the batches.
+        settings: Settings of the loading.
     """
 
     def __init__(self, pipe: Connection, data: Any, settings: WorkerSettings) -> None:
@@ -281,7 +282,7 @@ def _write(memory: mmap.mmap, start: int, placed: list[Placed], tensors: list[to
 
 
 def _unnamed_file(size: int, *, on_disk: bool) -> int:
-    """A file that goes with the last process that has it.
+    """File without a name that goes with its last process.
 
     ``/dev/shm``, of which a container often has 64 MB, is not asked: memory of no file system takes its place.
     """
@@ -311,7 +312,7 @@ def _users_line(error: BaseException) -> str | None:
 
 
 def iterated(data: Any) -> Iterator[Any]:
-    """What a data set gives in one epoch, by its iterator or by its indices."""
+    """Items of a data set in one epoch, by its iterator or by its indices."""
     if hasattr(data, "__iter__"):
         yield from data
     else:
@@ -345,8 +346,8 @@ def work(pipe: Connection, data: Any, settings: WorkerSettings) -> None:
 
 
 def _alone(settings: WorkerSettings) -> None:
-    """Make a process of a program independent of what the program had running."""
-    # What a parent let go of is for the parent to end: temporary folders, models, threads.
+    """Make a process of a program independent of the program's threads and resources."""
+    # Objects that a parent let go of are for the parent to end: temporary folders, models, threads.
     gc.freeze()
     _forget_signals()
     if settings.by_main_thread:

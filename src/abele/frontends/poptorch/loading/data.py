@@ -1,4 +1,4 @@
-"""``poptorch.DataLoader``: batches that hold everything that the device uses in one call."""
+"""``poptorch.DataLoader``: batches with all samples of one call of the device."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
 
     Args:
         options: Options of the model; they are frozen.
-        dataset: Where samples come from.
+        dataset: Data set of the samples.
         batch_size: Samples of one micro-batch; None to let ``dataset`` give whole batches.
         shuffle: True if to shuffle; no by default.
         num_workers: Worker processes that load samples.
@@ -63,6 +63,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         batch_sampler: Any = None,
         **kwargs: Any,
     ) -> None:
+        # One loaded batch has the samples of all micro-batches of a call.
         options._freeze()
         self.options = options
         self._micro_batches = _micro_batches(options)
@@ -73,6 +74,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         rebatches = mode == DataLoaderMode.AsyncRebatched or (mode == DataLoaderMode.Async and not drop_last)
         # Of batches of one sample nothing is ever left over.
         rebatches = rebatches and self._combined != 1
+        # Three ways to load: batches of the user's sampler joined, samples as they are, or combined batches cut again.
         if batch_sampler is not None:
             if batch_size != 1 or shuffle:
                 raise Error("batch_sampler excludes batch_size and shuffle", remedy="let the sampler do both")
@@ -86,6 +88,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         elif batch_size is None or self._combined is None:
             super().__init__(dataset, batch_size=None, shuffle=shuffle, **common)
         else:
+            # Rebatching keeps the remainder of each worker for the next batch, so nothing is dropped while loading.
             loaded, dropped = self._combined, drop_last
             if rebatches:
                 loaded, dropped = rebatched_worker_size or self._combined, False
@@ -112,7 +115,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         return _WaitedFor(super().__iter__()) if self._accessor is None else iter(self._accessor)
 
     def loading(self, host: str | Path | HostComputer | None = None) -> Loading:
-        """How batches are made, and what a sample costs: some are made now and timed, which takes a fifth of a second.
+        """Loading of batches, and the cost of a sample: some are made now and timed, which takes a fifth of a second.
 
         Args:
             host: The host that feeds the machine; a preset's name, a description file, or a value.
@@ -201,7 +204,7 @@ def _warn_of_remainder(dataset: Any, combined: int) -> None:
 def _part(
     options: Options, dataset: Any, shuffle: bool | None, batch: int, drop_last: bool
 ) -> torch.utils.data.Sampler[int] | None:
-    """What gives this process its own part of the data; None where it is the only one.
+    """Sampler of this process's own part of the data; None where it is the only one.
 
     Raises:
         CheckError: Several processes are to shuffle without a seed that they have in common.

@@ -1,4 +1,4 @@
-"""What a loader's samples cost on this host: a few are made and joined as its workers would, and timed.
+"""Costs of a loader's samples on this host: a few are made and joined as its workers would, and timed.
 
 The samples come from all over the data set, and each round makes others, so that nothing is found in a cache because
 it was made before. The best round counts: what else runs on the host only ever adds. A measurement leaves no trace in
@@ -41,7 +41,7 @@ Make = Callable[[int, int], tuple[Any, int]]
 
 
 def measure_loading(data: DataLoader[Any] | AsynchronousDataAccessor, host: HostComputer) -> Loading:
-    """How a loader makes batches, and what a sample costs here.
+    """Loading of batches by a loader, and the cost of a sample here.
 
     Args:
         data: The loader, PopTorch's or PyTorch's, perhaps behind an accessor; it need not have been used.
@@ -142,7 +142,7 @@ def _samples_per_batch(loader: DataLoader[Any]) -> int | None:
 
 
 def _maker(loader: DataLoader[Any]) -> Make:
-    """What makes and joins samples as the loader does.
+    """Function that makes and joins samples as the loader does.
 
     Raises:
         Error: There are none, or they are gone when they have been looked at.

@@ -1,4 +1,4 @@
-"""What data loaders do with samples: micro-batches made one by one and joined, parts of data sets by process."""
+"""Samples of data loaders: micro-batches made one by one and joined, parts of data sets by process."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class JoinedSampler:
 
     Attributes:
         sampler: Gives lists of indices.
-        count: How many make one.
+        count: Number of batches that make one.
     """
 
     sampler: Any
@@ -100,7 +100,7 @@ class PartSampler(torch.utils.data.Sampler[int]):
     Args:
         data: The data set.
         process: Number of this process.
-        num_processes: How many there are.
+        num_processes: Number of processes.
         batch: Samples of one batch; each block is whole batches of it, if ``drop_last``.
         drop_last: True to leave out samples that make no whole batch.
         seed: Of the permutations; None for the order of the data set.

@@ -1,1 +1,1 @@
-"""Wrapped models: what users call, what is compiled for them, and what is written of them to files."""
+"""Wrapped models: the classes that users call, the programs compiled for them, and their files."""

@@ -6,10 +6,10 @@ from abele.session import Advice
 
 
 def words(advice: Advice, *, training: bool) -> list[str]:
-    """What a PyTorch program can do about memory.
+    """Remedies for a lack of memory, as lines of a PyTorch program.
 
     Args:
-        advice: What would help.
+        advice: The remedies that would help.
         training: True if the model is trained.
     """
     found = {}

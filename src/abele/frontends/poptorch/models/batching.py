@@ -29,7 +29,7 @@ _MODES = {
 _STRATEGIES = {
     MeanReductionStrategy.Running: MeanStrategy.RUNNING,
     MeanReductionStrategy.Post: MeanStrategy.POST,
-    # What else it divides is the loss that copies of a model add up, and there is one.
+    # It also divides the loss that copies of a model add up, and here there is one copy.
     MeanReductionStrategy.PostAndLoss: MeanStrategy.POST,
 }
 
@@ -45,10 +45,10 @@ PIPELINED_INFERENCE = (
 
 @dataclass(frozen=True)
 class Batching:
-    """How a host batch becomes micro-batches.
+    """Division of a host batch into micro-batches.
 
     Attributes:
-        options: Where the numbers come from.
+        options: Options with the numbers.
         training: True if gradients are accumulated.
 
     Raises:
@@ -96,7 +96,7 @@ class Batching:
         )
 
     def _usual_locations(self) -> Locations:
-        """Where tensors are that no option has a place for: of phases in streaming memory, where the machine has it."""
+        """Places of tensors that no option has a place for: of phases in streaming memory, where the machine has it."""
         strategy = self.options._execution_strategy
         phased = isinstance(strategy, PhasedExecution) and strategy.num_phases > 1
         if not phased or self.options.Abele.target().dram is None:
@@ -134,7 +134,7 @@ class Batching:
         return shape[0] if shape else 1
 
     def _invalid(self, tensor: torch.Tensor) -> str:
-        """What PopTorch says of a batch that does not divide."""
+        """PopTorch's text for a batch that does not divide."""
         schedule = self.schedule()
         return (
             f"Invalid batch dimension: In the input {tensor.shape}, the batch dimension "

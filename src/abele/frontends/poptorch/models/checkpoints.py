@@ -1,4 +1,4 @@
-"""Checkpoints of training: what it takes to go on from where it was, in one file that is there whole or not at all.
+"""Checkpoints of training: all that is needed to go on, in one file that is there whole or not at all.
 
 All ranks have the same weights and the same state of the optimiser, so the first writes and all read; the file does not
 know how many ranks or replicas there were.
@@ -59,7 +59,7 @@ def load_checkpoint(path: str | Path, model: PoplarExecutor) -> dict[str, Any]:
         model: The wrapped model; its optimiser is of the same kind as when the file was written.
 
     Returns:
-        What was kept beside.
+        The further entries of the checkpoint.
 
     Raises:
         Error: The model does not train.

@@ -106,8 +106,8 @@ def compile_model(
         model: The model.
         args: Arguments of one micro-batch.
         kwargs: Keyword arguments.
-        batching: How the device loops over micro-batches.
-        optimiser: How weights are updated; None for inference.
+        batching: Loops of the device over micro-batches.
+        optimiser: Optimiser of the weights; None for inference.
         weights: The model's parameters and buffers.
 
     Raises:

@@ -72,7 +72,7 @@ class PoplarExecutor(Exporting):
         model: The model.
         options: Frozen here.
         training: True if calls train.
-        optimizer: How they do.
+        optimizer: Optimiser that trains them.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class PoplarExecutor(Exporting):
             self._compile(*self._signature.bind(args, kwargs))
 
     def _check_unchanged(self) -> None:
-        """Warn, once for each change, where the model is no longer what was compiled."""
+        """Warn, once for each change, where the model differs from the compiled one."""
         change = self._watch.change() if self._watch is not None else None
         if change is not None and change not in self._told:
             self._told.add(change)
@@ -259,7 +259,7 @@ class PoplarExecutor(Exporting):
         return self._compiled is not None
 
     def destroy(self) -> None:
-        """Bring the weights to the host, let go of the model and of what was compiled; the next call compiles again."""
+        """Bring the weights to the host, let go of the model and of its program; the next call compiles again."""
         if self._compiled is not None:
             if isinstance(self._optimizer, Optimizer):
                 self._optimizer.detach_state(keep=True)
@@ -324,7 +324,7 @@ class PoplarExecutor(Exporting):
     # --- optimiser -----------------------------------------------------------------------------------------------
 
     def setOptimizer(self, optimizer: torch.optim.Optimizer) -> None:
-        """Take over the numbers of ``optimizer``; what was compiled as constant may not change.
+        """Take over the numbers of ``optimizer``; those compiled as constants may not change.
 
         Raises:
             Error: An inference model, another number of groups, or a constant that changed.
@@ -348,7 +348,7 @@ class PoplarExecutor(Exporting):
             self._optimizer._device.note_run()
 
     def _warn_of(self, optimizer: torch.optim.Optimizer) -> None:
-        """Warn of what the device does not take from an optimiser, unless options say not to."""
+        """Warn of an optimiser's settings that the device does not take, unless options say not to."""
         if not self._options.relax_optimizer_checks:
             warn_of_optimizer(optimizer, self._told_of_optimizer)
 
@@ -447,7 +447,7 @@ class PoplarExecutor(Exporting):
         return value
 
     def _warning(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        """A method that changes the user's model and returns it, with a warning that it runs on the host."""
+        """Changing method of the user's model, with a warning: its result runs on the host."""
 
         @functools.wraps(method)
         def warned(*args: Any, **kwargs: Any) -> Any:

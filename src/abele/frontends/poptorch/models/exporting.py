@@ -31,7 +31,7 @@ from abele.session.store import load_compiled, save_compiled
 
 
 class Exporting(Inspection):
-    """What a wrapped model can do with files."""
+    """Methods of a wrapped model for files."""
 
     _model: torch.nn.Module
     _training: bool
@@ -60,7 +60,7 @@ class Exporting(Inspection):
         self.save(filename, export_model=export_model, save_rng_state=False)
 
     def save(self, filename: str | Path, export_model: bool = True, save_rng_state: bool = True) -> None:
-        """Write what was compiled, the newest weights and the state of training to a file; see :func:`poptorch.load`.
+        """Write the program, the newest weights and the state of training to a file; see :func:`poptorch.load`.
 
         Args:
             filename: The file; in a folder, ``model.poptorch``. Folders above it are made.
@@ -101,7 +101,7 @@ class Exporting(Inspection):
             saving.write(path, VERSION, SavedModel(self._training, export_model, state, content))
 
     def loadExecutable(self, filename: str | Path) -> None:
-        """Take what was compiled from a file, in place of compiling; weights are those of the model.
+        """Take the program from a file, in place of compiling; weights are those of the model.
 
         Raises:
             Error: The model is compiled already, or the file is of another version, use, or model.

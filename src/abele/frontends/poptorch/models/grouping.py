@@ -1,4 +1,4 @@
-"""Values of their own on groups of replicas: parameters that a program groups, and buffers that are not broadcast.
+"""Values of their own on groups of replicas: parameters that a program groups, and buffers without broadcast.
 
 Such a tensor has a row for each group along its first dimension; the model sees one row. A wrapped model offers
 ``replicaGrouping`` on each of its parameters, and what is chosen is kept on the parameter itself until the model is
@@ -40,13 +40,13 @@ def groups_of_replicas(kind: CommGroupType, size: int) -> CommGroup:
 
 @dataclass
 class ReplicaGrouping:
-    """The method that groups a parameter, and what was chosen with it.
+    """The method that groups a parameter, and the chosen grouping.
 
     Attributes:
         compiled: True if the model is compiled, and it is too late.
-        kind: How replicas are grouped; None where nothing was chosen.
+        kind: Grouping of replicas; None where nothing was chosen.
         shards: Replicas of a group.
-        mode: Which values come back.
+        mode: Choice of the values that come back.
     """
 
     compiled: bool = False
@@ -60,7 +60,7 @@ class ReplicaGrouping:
         """Let each group of replicas have values of its own.
 
         Args:
-            comm_group_type: How replicas are grouped.
+            comm_group_type: Grouping of replicas.
             shards: Replicas of a group, where they are consecutive or orthogonal; else nothing, and programs give 0.
             variable_retrieval_mode: Values of one replica of each group, or of all.
 
@@ -84,7 +84,7 @@ class ReplicaGrouping:
 
 
 def offer(value: Any, *, compiled: bool) -> None:
-    """Put the method on a parameter, or on those of a module; a tensor that has it keeps what was chosen."""
+    """Put the method on a parameter, or on those of a module; a tensor that has it keeps its choice."""
     parameters = value.parameters() if isinstance(value, torch.nn.Module) else [value]
     for parameter in parameters:
         if isinstance(parameter, torch.nn.Parameter):
@@ -137,7 +137,7 @@ def check_changed_buffers(model: torch.nn.Module, net: Network, options: Options
 
     Args:
         model: The model, as it was recorded.
-        net: What was recorded.
+        net: Recorded network.
         options: Their ``broadcastBuffers``.
         replicas: Copies of the model, over all processes.
 
@@ -181,7 +181,7 @@ def one_row_each(
     Args:
         model: The model.
         names: Parameters and buffers.
-        row: What a replica sees of one, from its name and the detached tensor.
+        row: Function that gives a replica's view of a tensor, from its name and the detached tensor.
     """
     tensors = own_tensors(model)
     rows = {id(tensors[name]): _like(tensors[name], row(name, tensors[name].detach())) for name in names}
@@ -204,7 +204,7 @@ def _like(tensor: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
 
 @contextmanager
 def without_choices(model: torch.nn.Module) -> Iterator[None]:
-    """``model`` without the method on its parameters inside, for files, which say otherwise what was chosen."""
+    """``model`` without the method on its parameters inside, for files, which store the choices elsewhere."""
     held = {id(t): (t, t.__dict__.pop(_METHOD)) for t in own_tensors(model).values() if _METHOD in t.__dict__}
     try:
         yield
@@ -214,7 +214,7 @@ def without_choices(model: torch.nn.Module) -> Iterator[None]:
 
 
 def choices_of(model: torch.nn.Module) -> dict[str, tuple[int, int, int]]:
-    """What was chosen, as plain numbers, by name of the parameter."""
+    """Chosen groupings as plain numbers, by name of the parameter."""
     chosen = {name: tensor.__dict__.get(_METHOD) for name, tensor in own_tensors(model).items()}
     return {name: (c.kind, c.shards, c.mode) for name, c in chosen.items() if c is not None and c.kind is not None}
 

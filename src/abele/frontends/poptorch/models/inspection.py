@@ -69,11 +69,11 @@ class Inspection(Latencies):
         data: torch.utils.data.DataLoader[Any] | AsynchronousDataAccessor | None = None,
         host: str | Path | HostComputer | None = None,
     ) -> Report:
-        """What the program costs on the machine, what runs took on the host, and what profiling channels recorded.
+        """Cost of the program on the machine, times of runs on the host, and records of profiling channels.
 
         Args:
-            data: What feeds the model: some of its samples are made and timed, and the report says which of device,
-                link and loader limits the rate.
+            data: The model's loader: some of its samples are made and timed, and the report says which of device, link
+                and loader limits the rate.
             host: The host that ``data`` is loaded on; a preset's name, a description file, or a value.
 
         Raises:
@@ -97,7 +97,7 @@ class Inspection(Latencies):
         """Show what :meth:`report` gives: in the cell of a notebook, else in the browser.
 
         Returns:
-            What :func:`abele.viewer.show` does.
+            The result of :func:`abele.viewer.show`.
 
         Raises:
             Error: Nothing is compiled yet.
@@ -163,7 +163,7 @@ class Inspection(Latencies):
             yield
 
     def profile(self) -> HostProfile:
-        """What measured calls took on the host: time, arithmetic and bytes of every native function and copy.
+        """Times of measured calls on the host: time, arithmetic and bytes of every native function and copy.
 
         Raises:
             Error: Nothing is compiled yet.
@@ -214,7 +214,7 @@ class Inspection(Latencies):
         """A tensor that ``Options.anchorTensor`` named, as the last call left it.
 
         Args:
-            short_name: What the options call it.
+            short_name: Name of the tensor in the options.
 
         Raises:
             Error: Nothing is compiled or was run yet, or the options name no such tensor.

@@ -1,4 +1,4 @@
-"""What custom operations and saved files tell about themselves, and the tensors of a model that is being recorded."""
+"""Metadata of custom operations and saved files, and the tensors of a model that is being recorded."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def getIpuTensorId(tensor: torch.Tensor) -> int:
 
 
 def importPoptorchMetadataFromFile(filename: str | Path) -> SavedModel:
-    """What a file that ``save`` wrote holds, without making a wrapper of it.
+    """Contents of a file that ``save`` wrote, without a wrapper of the model.
 
     Raises:
         Error: The file is of another version.

@@ -18,8 +18,8 @@ class PerfCounters:
     """Times of the last call, in seconds from its beginning.
 
     Attributes:
-        times: When inputs began and ended to be handed over, and outputs were there and were taken; None before any
-            call.
+        times: Times at which inputs began and ended to be handed over, and outputs were there and were taken; None
+            before any call.
         inputs: Tensors that went in.
         outputs: Tensors that came back.
         iterations: Micro-batches of the call.

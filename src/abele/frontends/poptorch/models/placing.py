@@ -21,7 +21,7 @@ from abele.words import counted
 
 
 class Placing:
-    """Where the parts of a model run, once it was recorded.
+    """Places of the parts of a model, once it was recorded.
 
     Args:
         options: The strategy, and the machine.

@@ -1,4 +1,4 @@
-"""Wrapped models as files: what was compiled, and with it, where that is asked for, the model and its optimiser.
+"""Wrapped models as files: the program, and with it, where that is asked for, the model and its optimiser.
 
 A file is a zip of a compiled network (:mod:`abele.session.store`), a state that PyTorch wrote, and a head. The state is
 read by PyTorch's own reader of weights, which knows numbers, text, containers and tensors. Of other classes it makes
@@ -39,7 +39,7 @@ _OWN = (Freezable, Stage, Phase, VariableAttributes, TensorSpec, LevelSpec)
 
 @dataclass
 class SavedModel:
-    """What a file holds.
+    """Contents of a file.
 
     Attributes:
         training: True if calls train.
@@ -84,7 +84,7 @@ def write(path: Path, version: str, saved: SavedModel) -> None:
 
 
 def read(path: Path, version: str) -> SavedModel:
-    """What a file holds.
+    """Contents of a file, read as data.
 
     Raises:
         FileFormatError: The file is missing, damaged, of another version, or holds what no such file may.
@@ -131,7 +131,7 @@ def _load_state(content: bytes, path: Path) -> Any:
 
 
 def _allowed(stream: io.BytesIO, path: Path) -> list[Any]:
-    """The classes that a state names, all of which may be made; those that may not are refused.
+    """Classes that a state names, if all may be made; others are refused.
 
     Raises:
         Error: One may not.

@@ -30,7 +30,7 @@ class OwnValues:
         groups: Groups that have a row of a tensor each, by its name.
         every_replica: Those of which the host gets a row for each replica.
         group_size: Consecutive replicas that compute the model together.
-        splits: How tensors are cut into their parts, by name.
+        splits: Splits of tensors into their parts, by name.
         divided: Attributes of modules that are divided among them.
     """
 
@@ -42,7 +42,7 @@ class OwnValues:
 
     @classmethod
     def of(cls, model: torch.nn.Module, options: Options) -> OwnValues:
-        """What a model and its options say.
+        """Values of their own by a model and its options.
 
         Raises:
             Error: Layers that are split in different ways; options under which replicas of a group do something else.
@@ -82,7 +82,7 @@ class OwnValues:
         )
 
     def spread(self, weights: Mapping[str, torch.Tensor], replicas: int) -> None:
-        """Give tensors of which the host gets a row for each replica that many, each that of the replica's group."""
+        """Give tensors read from every replica a row per replica, each the row of the replica's group."""
         for name in self.every_replica:
             tensor = weights.get(name)
             if tensor is not None and tensor.shape[0] != replicas:
@@ -123,7 +123,7 @@ def _check_options(options: Options, size: int) -> None:
 
 
 def _splits(layers: Iterable[tuple[str, SplitLayer]]) -> dict[int, Split]:
-    """How each parameter is cut, by ``id``.
+    """Split of each parameter, by ``id``.
 
     Raises:
         Error: Two layers share one that they cut differently.

@@ -15,7 +15,7 @@ import torch
 
 
 class ModelWrapper(Protocol):
-    """Who has a model."""
+    """Owner of a model."""
 
     def destroy(self) -> None:
         """Let go of it."""
@@ -28,12 +28,12 @@ _OWNERS: weakref.WeakKeyDictionary[torch.nn.Module, weakref.ref[Any]] = weakref.
 
 
 class _OwnedModel:
-    """What a model can do while it is wrapped."""
+    """Methods of a model while it is wrapped."""
 
     _abele_plain: type[torch.nn.Module]
 
     def destroy(self) -> None:
-        """Release what was compiled; the model is of its own class again."""
+        """Release the compiled program; the model is of its own class again."""
         owner = owner_of(self)
         if owner is not None:
             owner.destroy()
@@ -44,7 +44,7 @@ class _OwnedModel:
         return owner is not None and owner.copyWeightsToHostIfNeeded()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """As a model of the plain class."""
+        """Pickle as a model of the plain class."""
         made: Any = super().__reduce_ex__(protocol)
         if isinstance(made, str):
             return made

@@ -1,4 +1,4 @@
-"""Watching a compiled model: what was replaced in it since, found by a few look-ups before each call."""
+"""Watching a compiled model: replaced parts are found by a few look-ups before each call."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Members:
 
 
 class ModelWatch:
-    """What was compiled in of a model.
+    """Attributes of a model that were compiled in.
 
     Args:
         model: The model.
@@ -51,7 +51,7 @@ class ModelWatch:
             return [(t.dtype, t.shape, t.requires_grad) for t in self._tensors.values()]
 
     def change(self) -> str | None:
-        """The first thing that is no longer what was compiled, in words; None if all is as it was."""
+        """First difference from the compiled model, in words; None if there is none."""
         for members in self._members:
             change = members.change()
             if change is not None:

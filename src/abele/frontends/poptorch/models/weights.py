@@ -27,7 +27,9 @@ _OF_NO_VALUES = frozenset(
         torch.is_complex,
     ]
 )
-"""What asks for no values. A new optimiser, which many programs make at every step, asks this of all weights."""
+"""Functions that ask for no values. A new optimiser, which many programs make at every step, asks this of all
+weights.
+"""
 
 
 class _Followed:
@@ -121,7 +123,7 @@ class TensorCell(SharedArray):
             return self._tensor._version
 
     def values(self) -> Array:
-        """What the tensor holds on the host."""
+        """Values of the tensor on the host."""
         return to_array(self._tensor)
 
     def assign(self, values: npt.ArrayLike) -> None:

@@ -22,7 +22,7 @@ from abele.frontends.poptorch.options.strategies import PhasedExecution as _IPha
 from abele.frontends.poptorch.options.training import TrainingOptions as _TrainingOptions
 
 BlockId = str
-"""What blocks are called."""
+"""Name or number of a block."""
 
 __all__ = [
     "BlockId",

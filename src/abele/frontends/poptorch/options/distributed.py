@@ -1,4 +1,4 @@
-"""Options of several processes, and what is left of recording models by tracing."""
+"""Options of several processes, and the remaining options of recording models by tracing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from abele.job.launched import launched_rank, launched_size
 from abele.options import OptionTable, flag, integer, text
 
 _NAMES = (("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"), ("PMI_SIZE", "PMI_RANK"))
-"""What launchers set: those of Open MPI and of MPICH."""
+"""Variables that launchers set: those of Open MPI and of MPICH."""
 
 
 class DistributedOptions(CheckedOptions):
@@ -47,7 +47,7 @@ class DistributedOptions(CheckedOptions):
         return self
 
     def configureProcessId(self, process_id: int, num_processes: int) -> Self:
-        """Say which of how many processes this is."""
+        """Set the number of processes, and that of this one."""
         for number in (process_id, num_processes):
             if isinstance(number, bool) or not isinstance(number, int):
                 raise OptionValueError(f"processes are whole numbers, got {number!r}")

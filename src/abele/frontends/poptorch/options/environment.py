@@ -69,7 +69,7 @@ def ipuHardwareIsAvailable(num_ipus: int = 1) -> bool:
     """False, as the machine is modelled; ``ABELE_POPTORCH_HARDWARE=1`` has programs take the model for hardware.
 
     Args:
-        num_ipus: How many IPUs a program wants.
+        num_ipus: Number of IPUs that a program wants.
 
     Returns:
         True if the model counts as hardware and has so many IPUs.

@@ -55,7 +55,7 @@ class AbeleOptions(CheckedOptions):
         return self.set(system_choice=systems.resolve(system))
 
     def mode(self, mode: str) -> Self:
-        """How programs run: ``native`` (host kernels, fast) or ``tiles`` (every vertex as placed)."""
+        """Set the engine that runs programs: ``native`` (host kernels, fast) or ``tiles`` (every vertex as placed)."""
         return self.set(engine_mode=mode)
 
     def threads(self, count: int) -> Self:
@@ -75,7 +75,8 @@ class AbeleOptions(CheckedOptions):
         return self.set(pass_folder=None if folder is None else str(folder))
 
     def skipHidden(self, on: bool = True) -> Self:
-        """Compute attention without blocks of scores that a mask hides which is known when the model is compiled.
+        """Compute attention without blocks of scores that a mask hides, if the mask is known when the model is
+        compiled.
 
         Such are causal masks, windows, and sequences with constant borders. The attention is compiled by itself, whole
         and in blocks, and the one that takes the fewest modelled cycles is used; results are the same but for rounding.
@@ -111,7 +112,7 @@ class AbeleOptions(CheckedOptions):
         return self.set(recorded_exponents=tensors or ("all",), exponents_every=every)
 
     def pipelineSchedule(self, schedule: str) -> Self:
-        """Which stages of a pipeline run at the same time in training.
+        """Choose the stages of a pipeline that run at the same time in training.
 
         ``grouped`` (all of them), ``interleaved`` (forward and backward stages take turns, with about half as many
         micro-batches on their way) or ``sequential`` (one after the other), as in Graphcore's TensorFlow.

@@ -62,7 +62,7 @@ def _run(options: Options, text: str) -> None:
 
 
 class _Reader:
-    """What an expression of a file stands for."""
+    """Reader of the expressions of a file."""
 
     def __init__(self, names: Mapping[str, Any]) -> None:
         self._names = names

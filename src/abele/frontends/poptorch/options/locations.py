@@ -1,4 +1,4 @@
-"""Where tensors are kept: on the IPU, or outside it in streaming memory; whole, or shared by replicas."""
+"""Places of tensors: on the IPU, or outside it in streaming memory; whole, or shared by replicas."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _IO_TILES = range(32, 193, 2)
 
 
 class TensorLocationSettings(CheckedOptions):
-    """Where tensors of one kind are kept, and which tiles load and store them."""
+    """Place of tensors of one kind, and the tiles that load and store them."""
 
     table: ClassVar[OptionTable] = OptionTable(
         "TensorLocationSettings",
@@ -81,25 +81,25 @@ class TensorLocationOptions(CheckedOptions):
     )
 
     def numIOTiles(self, num_tiles: int) -> Self:
-        """How many tiles are kept for traffic with the host: an even number between 32 and 192."""
+        """Set the number of tiles kept for traffic with the host: an even number between 32 and 192."""
         if isinstance(num_tiles, bool) or not isinstance(num_tiles, int) or num_tiles not in _IO_TILES:
             raise OptionValueError("numIOTiles must be an even number between 32 and 192.")
         return self.createOrSet(num_io_tiles=num_tiles)
 
     def setActivationLocation(self, location: TensorLocationSettings) -> Self:
-        """Where activations are kept."""
+        """Set the place of activations."""
         return self._locate("activation", location)
 
     def setWeightLocation(self, location: TensorLocationSettings) -> Self:
-        """Where weights are kept."""
+        """Set the place of weights."""
         return self._locate("weight", location)
 
     def setOptimizerLocation(self, location: TensorLocationSettings) -> Self:
-        """Where the state of optimisers is kept."""
+        """Set the place of the state of optimisers."""
         return self._locate("optimizer", location)
 
     def setAccumulatorLocation(self, location: TensorLocationSettings) -> Self:
-        """Where sums of gradients are kept."""
+        """Set the place of sums of gradients."""
         return self._locate("accumulator", location)
 
     @property
@@ -113,7 +113,7 @@ class TensorLocationOptions(CheckedOptions):
 
         Args:
             training: True if the model has a backward pass.
-            usual: Where is kept what nobody has chosen a place for.
+            usual: Place of tensors for which nobody has chosen one.
 
         Raises:
             InvalidOptionError: Replicas are to share something else than the state of optimisers.

@@ -13,7 +13,7 @@ from abele.options import UNSET, Option, OptionTable, flag, integer, number
 from abele.parallel.automatic_scale import AutomaticLossScale, GradientTracking
 
 PREFIX = "automaticLossScalingSettings."
-"""What the names of these session options begin with."""
+"""Prefix of the names of these session options."""
 
 
 _METHODS = {
@@ -50,7 +50,7 @@ LOSS_SCALING = OptionTable(
         ),
     },
 )
-"""The session options, with what they take."""
+"""The session options, with their allowed values."""
 
 
 def automatic_loss_scaling(popart: Mapping[str, Any], *, enabled: bool) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def automatic_loss_scaling(popart: Mapping[str, Any], *, enabled: bool) -> dict[
 
     Args:
         popart: PopART's session options by name.
-        enabled: What PopTorch's own option says.
+        enabled: Value of PopTorch's own option.
 
     Raises:
         InvalidOptionError: A value that an option does not take.

@@ -39,8 +39,8 @@ class Options(CheckedOptions):
         Training: Gradient accumulation.
         Precision: Arithmetic.
         Jit: Nothing any longer.
-        Distributed: Which of several processes this is.
-        TensorLocations: Where tensors are kept.
+        Distributed: Number of this process among several.
+        TensorLocations: Places of tensors.
         Abele: The machine that is modelled, and how programs run on the host.
     """
 
@@ -118,7 +118,7 @@ class Options(CheckedOptions):
         return self.set(replication_factor=replication_factor)
 
     def inputReplicaGrouping(self, input_group_size: int, input_group_type: CommGroupType) -> Self:
-        """How replicas share inputs: groups of as many replicas get the same.
+        """Let groups of as many replicas get the same inputs.
 
         Raises:
             OptionValueError: Groups of all, more replicas than there are, or a number that does not divide them.
@@ -141,7 +141,7 @@ class Options(CheckedOptions):
         return self.set(input_group_size=input_group_size, input_cgt=input_group_type)
 
     def outputMode(self, output_mode: OutputMode, output_return_period: int | None = None) -> Self:
-        """Which micro-batches come back; ``EveryN`` needs a period."""
+        """Choose the micro-batches that come back; ``EveryN`` needs a period."""
         if output_mode == OutputMode.EveryN and (not output_return_period or output_return_period < 1):
             raise CheckError("EveryN output mode requires a positive output_return_period")
         return self.set(output_mode=output_mode, output_return_period=output_return_period or 1)
@@ -160,9 +160,9 @@ class Options(CheckedOptions):
         """Let a tensor of the compiled model come back with each call, for ``getAnchoredTensor(short_name)``.
 
         Args:
-            short_name: What to call it.
+            short_name: Name of the anchor.
             long_name: Its name in ``getTensorNames()``.
-            output_mode: Which micro-batches come back; those of the model's outputs when left out.
+            output_mode: Choice of the micro-batches that come back; those of the model's outputs when left out.
             output_return_period: Of ``EveryN``: every how many micro-batches one comes back.
         """
         self._check_writable()
@@ -203,7 +203,7 @@ class Options(CheckedOptions):
     # --- placing -------------------------------------------------------------------------------------------------
 
     def setExecutionStrategy(self, strategy: ExecutionStrategy) -> Self:
-        """Which blocks run on which IPU, and in which order; checked and kept: models run on one IPU."""
+        """Set the blocks of each stage, IPU and phase."""
         self._check_writable()
         object.__setattr__(self, "_execution_strategy", check_strategy(strategy))
         return self
@@ -251,7 +251,7 @@ class Options(CheckedOptions):
         return self.createOrSet(ipu_version=ipu_version).connectionType(ConnectionType.Never)
 
     def connectionType(self, connection_type: ConnectionType) -> Self:
-        """When to attach; ``Never`` compiles only."""
+        """Set the time to attach at; ``Never`` compiles only."""
         return self.set(connection_type=connection_type)
 
     def syncPattern(self, sync_pattern: SyncPattern) -> Self:
@@ -289,7 +289,7 @@ class Options(CheckedOptions):
         return self.createOrSet(model_name=name)
 
     def logDir(self, log_dir: str | Path) -> Self:
-        """Folder of what is written where no other one is named."""
+        """Folder of written files where no other one is named."""
         return self.set(log_dir=str(log_dir))
 
     def maxRepeatLogs(self, max_lines: int | None) -> Self:
@@ -315,7 +315,7 @@ class Options(CheckedOptions):
     # --- sessions ------------------------------------------------------------------------------------------------
 
     def settings(self, name: str) -> Settings:
-        """What a session is told of these options; ``name`` is the model's where none was chosen."""
+        """Settings of a session from these options; ``name`` is the model's where none was chosen."""
         abele, popart = self.Abele, self._Popart.options
         share = self.available_memory_proportion.get(0)
         recomputation = self._Popart.recomputation
@@ -360,7 +360,7 @@ class Options(CheckedOptions):
 
     @property
     def cache_folder(self) -> Path | None:
-        """Where compiled models are kept: the environment decides, else :meth:`enableExecutableCaching`."""
+        """Folder of compiled models: the environment decides, else :meth:`enableExecutableCaching`."""
         chosen = os.environ.get(CACHE_VARIABLE) or self.cache_dir or self._Popart.cache_folder
         return Path(chosen) if chosen else None
 

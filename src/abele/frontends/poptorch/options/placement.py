@@ -26,11 +26,11 @@ Named = TypeVar("Named")
 
 @dataclass(frozen=True)
 class BlockPlacement:
-    """Where the blocks of a model run.
+    """Places of the blocks of a model.
 
     Attributes:
         blocks: The blocks, in the order in which they first begin.
-        places: The place of each.
+        places: Place of each block.
         again: Numbers of blocks that begin once more, and where in the user's source.
         leading: The first op before the first block, if there are any: they are in stage 0, on IPU 0.
     """
@@ -51,7 +51,7 @@ class BlockPlacement:
         return 1 + max((place.pipeline_stage for place in self.places), default=0)
 
     def explained(self, error: StageOrderError) -> Error:
-        """What to tell the user of stages in the wrong order: which of the blocks they are."""
+        """Error for the user about stages in the wrong order: it names their blocks."""
         reads, makes = self._stage_text(error.stage), self._stage_text(error.made_in)
         rule = "micro-batches go through the stages of a pipeline in the order of their numbers"
         again = [f"block {self.blocks[n]} begins again at {where}" for n, where in self.again]
@@ -75,7 +75,7 @@ def placed(
     *,
     leading: str = "",
 ) -> BlockPlacement:
-    """Where a strategy puts the blocks of a model.
+    """Places of the blocks of a model by a strategy.
 
     Args:
         strategy: The strategy.
@@ -121,12 +121,12 @@ def _on_two_ipus(block: BegunBlock, stage: _Assigned, other: int, leading: str) 
 
 @dataclass(frozen=True)
 class _Assigned:
-    """What a block is given.
+    """Stage, IPU and phase of a block.
 
     Attributes:
-        number: Of its stage.
-        ipu: Where the stage runs.
-        phase: When; below zero where there are none.
+        number: Number of its stage.
+        ipu: The IPU that the stage runs on.
+        phase: Phase in which it runs; below zero where there are none.
     """
 
     number: int
@@ -145,7 +145,7 @@ class _Assigned:
 def _automatic(strategy: ShardedExecution, blocks: Sequence[BegunBlock], leads: bool) -> list[_Assigned]:
     """A stage for each block, or one for all of an IPU; the first has what leads it, if it is on IPU 0."""
     made: list[_Assigned] = []
-    # Where no block says where it runs, each has an IPU of its own.
+    # Without places for its blocks, each has an IPU of its own.
     silent = all(block.ipu is None and _said(strategy, block) is None for block in blocks)
     number = 0
     for block in blocks:

@@ -107,7 +107,7 @@ class PopartOptions(Freezable):
 
     @property
     def recomputation(self) -> int:
-        """What is computed again in the backward pass: what stages of pipelines make, if nothing else was chosen.
+        """Values to compute again in the backward pass: those of pipeline stages, if nothing else was chosen.
 
         Raises:
             OptionValueError: A number that is no kind of recomputation.
@@ -156,7 +156,9 @@ class PopartOptions(Freezable):
         return self.set("engineOptions", dict(engine_options))
 
     def setPatterns(self, patterns: Mapping[str, bool], level: int = 2) -> Self:
-        """Which patterns of the compiler are on, and which of them by default: kept, the passes here are others."""
+        """Keep the choice of the compiler's patterns, and of the level that is on by default; the passes here are
+        others.
+        """
         self._check_writable()
         if not isinstance(level, int) or not 0 <= level <= 3:
             raise OptionValueError(f"the level of patterns is a whole number from 0 to 3, got {level!r}")
@@ -205,7 +207,7 @@ def _check_session_option(name: str, value: object) -> None:
 
 
 def _kind(name: str, value: object) -> str:
-    """What kind of value an option is given."""
+    """Kind of value that an option is given."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int) and value >= 0:

@@ -41,14 +41,14 @@ class RecomputationType(IntEnum):
 
 
 class SubgraphCopyingStrategy(IntEnum):
-    """When inputs of a function are copied."""
+    """Time at which inputs of a function are copied."""
 
     OnEnterAndExit = 0
     JustInTime = 1
 
 
 class AccumulateOuterFragmentSchedule(IntEnum):
-    """Order of what follows the last micro-batch of an update."""
+    """Order of the steps after the last micro-batch of an update."""
 
     Scheduler = 0
     Serial = 1
@@ -81,7 +81,7 @@ class BatchSerializationBatchSchedule(IntEnum):
 
 
 class ExecutionPhaseIOSchedule(IntEnum):
-    """When tensors of a phase are loaded."""
+    """Time at which tensors of a phase are loaded."""
 
     Preload = 0
     OnDemand = 1

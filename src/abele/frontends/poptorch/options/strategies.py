@@ -1,6 +1,6 @@
-"""Execution strategies: which blocks of a model make which stage, on which IPU, and in which phase.
+"""Execution strategies: the stage of each block of a model, its IPU and its phase.
 
-:mod:`.placement` makes places of what is said here and of the blocks that a model goes through.
+:mod:`.placement` makes places from a strategy and the blocks that a model goes through.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Phase:
             raise CheckError(f"a phase takes either stages or names of blocks, got {given!r}")
 
     def stage(self, index: int) -> Stage:
-        """One of the stages."""
+        """Stage of the phase by its number."""
         return self.stages[index]
 
     def ipus(self, *ipus: int) -> Self:
@@ -148,7 +148,7 @@ class ShardedExecution(ExecutionStrategy):
 
     @property
     def automatic(self) -> AutoStage | None:
-        """How blocks are put on stages, where no stages are listed."""
+        """Rule that puts blocks on stages, where no stages are listed."""
         return None if self._fixed else self._auto_stage
 
     def stage(self, block_id: BlockName) -> Stage:
@@ -194,7 +194,7 @@ class PhasedExecution(ExecutionStrategy):
 
     @property
     def num_phases(self) -> int:
-        """How many there are."""
+        """Number of phases."""
         return len(self._phases)
 
     def _numbered(self) -> Iterator[tuple[int, Stage, int]]:
@@ -202,7 +202,7 @@ class PhasedExecution(ExecutionStrategy):
         yield from ((number, stage, phase) for number, (stage, phase) in enumerate(stages))
 
     def phase(self, phase: int) -> Phase:
-        """One of the phases."""
+        """Phase by its number."""
         if not isinstance(phase, int) or not 0 <= phase < len(self._phases):
             raise CheckError(f"phase {phase!r} does not exist: there are {len(self._phases)}")
         return self._phases[phase]
@@ -241,7 +241,7 @@ class ParallelPhasedExecution(PhasedExecution):
 
     @property
     def sends_off_chip(self) -> bool:
-        """As :meth:`sendTensorsOffChipAfterFwd` says."""
+        """True if tensors are sent off chip; see :meth:`sendTensorsOffChipAfterFwd`."""
         return self._off_chip_after_forward
 
     def sendTensorsOffChipAfterFwd(self, off_chip: bool = True) -> Self:
@@ -273,7 +273,7 @@ class SerialPhasedExecution(PhasedExecution):
         return self._tensors_liveness != Liveness.AlwaysLive
 
     def setTensorsLiveness(self, liveness: Liveness) -> Self:
-        """Where tensors are kept when their phase is over."""
+        """Set the place of tensors when their phase is over."""
         self._check_writable()
         if not isinstance(liveness, Liveness):
             raise CheckError(f"setTensorsLiveness takes a poptorch.Liveness, got {liveness!r}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 ANCHOR_NAMES = {"Gradient___": "gradient/", "UpdatedVar___": "updated/"}
-"""What stands before the name of a parameter, and what networks have for it."""
+"""Prefixes of a parameter's name in PopART, with those of networks."""
 
 
 def network_name(name: str) -> str:

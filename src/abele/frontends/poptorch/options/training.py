@@ -39,7 +39,7 @@ class TrainingOptions(CheckedOptions):
         return self.set(gradient_accumulation=gradient_accumulation)
 
     def accumulationAndReplicationReductionType(self, reduction_type: ReductionType) -> Self:
-        """How accumulated gradients make an update: by their mean, or by their sum."""
+        """Make an update of the mean of accumulated gradients, or of their sum."""
         if reduction_type not in (ReductionType.Mean, ReductionType.Sum):
             raise InvalidOptionError(
                 "accumulationAndReplicationReductionType must be set to poptorch.ReductionType.Mean or "
@@ -50,7 +50,7 @@ class TrainingOptions(CheckedOptions):
     def setMeanAccumulationAndReplicationReductionStrategy(
         self, mean_reduction_strategy: MeanReductionStrategy
     ) -> Self:
-        """When the mean of accumulated gradients is taken.
+        """Set the time at which the mean of accumulated gradients is taken.
 
         ``Running`` keeps the mean of the micro-batches so far, which float16 holds where it would not hold their sum;
         it is what optimisers with ``accum_type=torch.float16`` use unless this says otherwise.

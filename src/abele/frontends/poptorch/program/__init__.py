@@ -1,1 +1,1 @@
-"""What a model's program is told: blocks, hooks, channels of the profile, the hardware asked for."""
+"""Parts of a model's program: blocks, hooks, channels of the profile, the hardware asked for."""

@@ -70,7 +70,7 @@ class BlockRecord:
         Args:
             user_id: Its name; with None the block is that of ``hook``, and is numbered.
             ipu: The IPU that it asks for.
-            hook: What begins it.
+            hook: Hook that begins it.
 
         Raises:
             Error: A block of that name is for another IPU.
@@ -98,7 +98,7 @@ class BlockRecord:
         return next(str(n) for n in range(len(names), 2 * len(names) + 1) if str(n) not in names)
 
     def enter(self, user_id: str | None, ipu: int | None) -> None:
-        """Begin a block that goes on until :meth:`leave`, whatever begins inside."""
+        """Begin a block, until :meth:`leave`, through blocks that begin inside."""
         self.begin(user_id, ipu)
         self._around.append(self._current)
 
@@ -117,7 +117,7 @@ _RECORD: contextvars.ContextVar[BlockRecord | None] = contextvars.ContextVar("po
 
 @contextmanager
 def recording_blocks() -> Iterator[BlockRecord]:
-    """What blocks begin inside; calls that are recorded inside are noted with theirs."""
+    """Record of the blocks that begin inside; calls that are recorded inside are noted with theirs."""
     record = BlockRecord()
     token = _RECORD.set(record)
     try:
@@ -260,7 +260,7 @@ def BlockFunction(user_id: BlockName | None = None, ipu_id: int | None = None) -
     """A decorator of functions that begin a block when they are called.
 
     Raises:
-        Error: What is decorated is no function.
+        Error: The decorated object is no function.
     """
     name, ipu = _checked_ids(user_id, ipu_id)
 
@@ -320,7 +320,7 @@ _plain_repr = torch.nn.Module.__repr__
 
 
 def module_repr(module: torch.nn.Module) -> str:
-    """A module as text, with the blocks that begin at it and at what it is made of."""
+    """A module as text, with the blocks that begin at it and at its parts."""
     text = _plain_repr(module)
     hooks = _block_hooks(module)
     return f"{text}: {hooks[0]!r}" if hooks else text

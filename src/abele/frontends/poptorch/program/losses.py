@@ -1,4 +1,4 @@
-"""``identity_loss``: the mark that says which value training minimises."""
+"""``identity_loss``: the mark of the value that training minimises."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _(value: torch.Tensor, reduction: int) -> torch.Tensor:
 
 
 class _SavedForward(Protocol):
-    """What is kept from the forward pass to the backward pass."""
+    """Context kept from the forward pass to the backward pass."""
 
     shape: torch.Size
     reduction: int

@@ -27,9 +27,9 @@ class Tracepoint:
 
     Attributes:
         channel: The channel that recorded it.
-        name: What ran.
-        begin_seconds: When it began, on the clock of :func:`time.perf_counter`.
-        seconds: How long it took.
+        name: Name of the span.
+        begin_seconds: Begin of the span, on the clock of :func:`time.perf_counter`.
+        seconds: Duration of the span.
         thread: The thread that it ran in.
     """
 
@@ -44,7 +44,7 @@ _SPANS: deque[Tracepoint] = deque(maxlen=_MOST)
 
 
 def tracepoints(channel: str | None = None) -> list[Tracepoint]:
-    """The spans that were recorded, in the order in which they ended; of one channel, or of all."""
+    """Recorded spans, in the order of their ends; of one channel, or of all."""
     return [span for span in list(_SPANS) if channel in (None, span.channel)]
 
 

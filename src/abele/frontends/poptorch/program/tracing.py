@@ -1,4 +1,4 @@
-"""The channel on which the front end says in traces what it does."""
+"""The channel of the front end's events in traces."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class OptimizerStateError(Error, ValueError):
 
 
 class VariableAttributes:
-    """Which hyper-parameters may change through ``setOptimizer`` without recompiling."""
+    """Hyper-parameters that may change through ``setOptimizer`` without recompiling."""
 
     def __init__(self, variable_attributes: Iterable[str], allowed_attributes: Iterable[str]) -> None:
         self._variable_attributes = list(variable_attributes)
@@ -51,12 +51,12 @@ class DeviceState(Protocol):
     session: Any
 
     def read(self) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-        """What is kept beside parameters, and the numbers in use."""
+        """State of the optimiser beside parameters, and the numbers in use."""
 
     def write(
         self, state: Mapping[str, torch.Tensor], numbers: Mapping[str, torch.Tensor], optimiser: torch.optim.Optimizer
     ) -> None:
-        """Take over what is kept, and the numbers of ``optimiser``; until a run, all reads as it was given."""
+        """Take over the state, and the numbers of ``optimiser``; until a run, all reads as it was given."""
 
     def note_run(self) -> None:
         """The model ran, or was given the numbers of another optimiser: nothing reads as it was given."""
@@ -64,15 +64,15 @@ class DeviceState(Protocol):
 
 State = dict[str, torch.Tensor]
 LOSS_SCALE, LOSS_FACTOR = "lossScaling_FLOAT", "lossScaleUpdateFactor_FLOAT"
-"""What the loss is multiplied by, and that part of it which follows gradients by itself."""
+"""Names of the loss's factor, and of the part of it that follows gradients by itself."""
 
 
 class Optimizer:
     """Mixin of PopTorch's optimisers: attributes given to the constructor are variable, the others constant.
 
     Attributes:
-        variable_attrs: Which hyper-parameters may change.
-        loss_scaling: What the loss is multiplied by; updates see gradients without it.
+        variable_attrs: Hyper-parameters that may change.
+        loss_scaling: Factor of the loss; updates see gradients without it.
     """
 
     own_attributes: tuple[str, ...] = ()
@@ -145,7 +145,7 @@ class Optimizer:
             self._device.write(self.ipu_state, self.ipu_param, self)  # type: ignore[arg-type]
 
     def attach_state(self, device: DeviceState) -> None:
-        """The state is on a device from now on; what was loaded before goes there."""
+        """Put the state on a device from now on; state loaded before goes there."""
         self._device = device
         self._write_loaded()
 
@@ -158,7 +158,7 @@ class Optimizer:
         self._device = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """What pickling keeps: also what PyTorch's own optimisers do not have."""
+        """State for pickling, with the attributes that PyTorch's own optimisers do not have."""
         self.refresh_state()
         state: Any = super().__getstate__()
         own = (*self.own_attributes, "own_attributes", "ipu_state", "ipu_param")
@@ -175,8 +175,8 @@ class SGD(Optimizer, torch.optim.SGD):
 
     Args:
         params: Parameters, or groups of them.
-        loss_scaling: What the loss is multiplied by, for gradients in float16.
-        velocity_scaling: What the momentum is stored multiplied by; with ``use_combined_accum`` only.
+        loss_scaling: Factor of the loss, for gradients in float16.
+        velocity_scaling: Factor of the momentum as it is stored; with ``use_combined_accum`` only.
         use_combined_accum: True if one tensor is the momentum and takes up gradients.
         accum_type: Type of sums of gradients over micro-batches.
         velocity_accum_type: Type of the momentum.
@@ -230,7 +230,7 @@ class Adam(Optimizer, torch.optim.Adam):
 
     Args:
         params: Parameters, or groups of them.
-        loss_scaling: What the loss is multiplied by, for gradients in float16.
+        loss_scaling: Factor of the loss, for gradients in float16.
         accum_type: Type of sums of gradients over micro-batches.
         first_order_momentum_accum_type: Type of the mean of gradients.
         second_order_momentum_accum_type: Type of the mean of their squares.
@@ -322,7 +322,7 @@ class RMSprop(Optimizer, torch.optim.RMSprop):
 
     Args:
         params: Parameters, or groups of them.
-        loss_scaling: What the loss is multiplied by, for gradients in float16.
+        loss_scaling: Factor of the loss, for gradients in float16.
         accum_type: Type of sums of gradients over micro-batches.
         first_order_momentum_accum_type: Type of the mean of gradients, and of the momentum.
         second_order_momentum_accum_type: Type of the mean of their squares.
@@ -379,7 +379,7 @@ class LAMB(Optimizer, torch.optim.Optimizer):
         eps: Added to the root.
         weight_decay: Decoupled.
         bias_correction: True if means are corrected for their start at 0.
-        loss_scaling: What the loss is multiplied by, for gradients in float16.
+        loss_scaling: Factor of the loss, for gradients in float16.
         max_weight_norm: Largest norm of a parameter that counts; 65,500 if None.
         accum_type: Type of sums of gradients over micro-batches.
         first_order_momentum_accum_type: Type of the mean of gradients.
@@ -425,12 +425,12 @@ class LARS(Optimizer, torch.optim.Optimizer):
     Args:
         params: Parameters, or groups of them.
         lr: Learning rate.
-        momentum: What is kept of the last step.
+        momentum: Part of the last step that is kept.
         weight_decay: Added to the gradient, times the parameter; the norms know of it.
-        trust_coefficient: How long a step is for the norm of the parameter.
+        trust_coefficient: Length of a step per norm of the parameter.
         eps: Added to the norm of the gradient.
         layerwise: False for plain momentum.
-        loss_scaling: What the loss is multiplied by, for gradients in float16.
+        loss_scaling: Factor of the loss, for gradients in float16.
         accum_type: Type of sums of gradients over micro-batches.
         velocity_accum_type: Type of the momentum.
         max_grad_norm: Gradients of all parameters together are shrunk to this norm; None for as they are.

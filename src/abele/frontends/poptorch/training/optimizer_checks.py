@@ -1,4 +1,4 @@
-"""What PopTorch warns of in optimisers: classes of the user's own, and attributes without meaning on the device."""
+"""PopTorch's warnings about optimisers: classes of the user's own, and attributes without meaning on the device."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _OF_PYTORCH = {
     *("params", "param_names", "differentiable"),
     *("initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentum", "swa_lr"),
 }
-"""What PyTorch itself, and its schedulers, put into groups."""
+"""Entries of groups from PyTorch itself and from its schedulers."""
 
 
 def kind_name(optimiser: torch.optim.Optimizer) -> str:
-    """What PopTorch calls the rule of an optimiser."""
+    """PopTorch's name for the rule of an optimiser."""
     if isinstance(optimiser, torch.optim.SGD):
         return "SGD1" if getattr(optimiser, "use_combined_accum", False) else "SGD2"
     base = next((kind.__name__ for kind in KNOWN if isinstance(optimiser, kind)), type(optimiser).__name__)
@@ -41,11 +41,11 @@ def kind_name(optimiser: torch.optim.Optimizer) -> str:
 
 
 def warn_of_optimizer(optimiser: torch.optim.Optimizer, told: set[tuple[str, str]]) -> None:
-    """Warn of what the device does not take from an optimiser.
+    """Warn of an optimiser's settings that the device does not take.
 
     Args:
         optimiser: The optimiser.
-        told: What the same wrapper was warned of, which it is not again; new things are added.
+        told: Warnings of the same wrapper, which are not repeated; new ones are added.
     """
     kind = type(optimiser)
     if kind not in KNOWN and isinstance(optimiser, KNOWN) and ("class", kind.__name__) not in told:
@@ -80,7 +80,7 @@ def _unexpected(optimiser: torch.optim.Optimizer) -> Iterator[tuple[str, set[str
 
 
 def optim_options() -> tuple[str, ...]:
-    """What may be set on PyTorch's own optimisers for the device."""
+    """Attributes that may be set on PyTorch's own optimisers for the device."""
     return ("loss_scaling", "max_grad_norm", "accum_type", "variable_attrs")
 
 

@@ -57,7 +57,9 @@ class SessionState:
     _given: tuple[State, State] = field(default_factory=lambda: ({}, {}))
 
     def read(self) -> tuple[State, State]:
-        """What is kept beside parameters, and the numbers in use; what was written and did not run yet, as it was."""
+        """State beside parameters, and the numbers in use; values that were written and did not run yet are as
+        written.
+        """
         state = {name: torch.from_numpy(self._kept(inner, initial)) for name, inner, initial in self._names()}
         found = (state, dict(self._numbers()))
         for part, given in zip(found, self._given, strict=True):
@@ -74,12 +76,12 @@ class SessionState:
     def write(
         self, state: Mapping[str, torch.Tensor], numbers: Mapping[str, torch.Tensor], optimiser: torch.optim.Optimizer
     ) -> None:
-        """Take over what is kept, and numbers; names that the compiled optimiser does not have are passed over.
+        """Take over state and numbers; names unknown to the compiled optimiser are passed over.
 
         Args:
-            state: What is kept, by PopTorch's names.
-            numbers: What numbers read as until the model runs.
-            optimiser: Where they are from.
+            state: State that is kept, by PopTorch's names.
+            numbers: Values that numbers read as until the model runs.
+            optimiser: Optimiser that they are from.
         """
         self.session.replace_optimisers(read_rules(optimiser))
         ends, given = self.session.compiled.ends.state, State()
@@ -132,7 +134,7 @@ class SessionState:
 
 
 def _of_descent(rule: Sgd, *, combined: bool) -> dict[str, float]:
-    """The numbers that PopTorch makes of those of SGD, by which of its three rules it is."""
+    """Numbers of PopTorch's for SGD, by the variant of its rule."""
     lr, decay, scale = rule.lr, rule.weight_decay, rule.loss_scaling
     if not rule.has_velocity:
         return {"scaledLearningRate0": lr / scale, "weightDecayScaleFactor0": 1 - lr * decay}

@@ -51,7 +51,7 @@ def check_parameters(optimiser: torch.optim.Optimizer, model: torch.nn.Module) -
     """Raise unless every parameter of an optimiser is one of the model's.
 
     Raises:
-        ArgumentError: What is given is no optimiser.
+        ArgumentError: The argument is no optimiser.
         Error: It holds another model's parameters, or some that the model no longer has.
     """
     if not isinstance(optimiser, torch.optim.Optimizer):
@@ -71,7 +71,7 @@ def check_parameters(optimiser: torch.optim.Optimizer, model: torch.nn.Module) -
 
 
 def parameter_groups(optimiser: torch.optim.Optimizer) -> list[set[int]]:
-    """Which parameters each group of an optimiser holds, by ``id``."""
+    """Parameters of each group of an optimiser, by ``id``."""
     return [{id(p) for p in group["params"]} for group in optimiser.param_groups]
 
 
@@ -85,7 +85,7 @@ _NAMES = {"betas": ("beta1", "beta2")}
 """Numbers of the rules that an attribute of PyTorch's is."""
 
 _FIXED = frozenset({"nesterov", "maximize", "centered", "layerwise"})
-"""Attributes that choose between rules, and are compiled in whatever is asked for."""
+"""Attributes that choose between rules, and are compiled in always."""
 
 
 def _variable_attributes(optimiser: torch.optim.Optimizer) -> frozenset[str]:
@@ -107,7 +107,7 @@ Reader = Callable[[Mapping[str, Any], frozenset[str]], Optimiser]
 
 
 def _reader(optimiser: torch.optim.Optimizer) -> Reader:
-    """What reads the groups of an optimiser.
+    """Reader of the groups of an optimiser.
 
     Raises:
         Error: Its rule is not known.
@@ -146,12 +146,12 @@ def _fields(kind: type[Optimiser]) -> set[str]:
 
 
 def _known(kind: type[Optimiser], variable: frozenset[str]) -> frozenset[str]:
-    """Those of the variable numbers that a rule has."""
+    """Variable numbers that a rule has."""
     return variable & _fields(kind)
 
 
 def _numbers(kind: type[Optimiser], group: Mapping[str, Any]) -> dict[str, Any]:
-    """What a group says of the numbers of a rule."""
+    """Numbers of a rule that a group sets."""
     found: dict[str, Any] = {}
     for key, value in group.items():
         for number, part in zip(_NAMES.get(key, (key,)), value if key in _NAMES else (value,), strict=True):
@@ -171,7 +171,7 @@ _TYPES = {
 
 
 def _of_optimizer(optimiser: torch.optim.Optimizer, kind: type[Optimiser]) -> dict[str, Any]:
-    """What an optimiser says for all of its groups."""
+    """Settings of an optimiser for all of its groups."""
     found: dict[str, Any] = {}
     for name, field in _TYPES.items():
         if getattr(optimiser, name, None) == torch.float16 and field in _fields(kind):

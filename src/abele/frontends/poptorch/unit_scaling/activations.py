@@ -44,7 +44,7 @@ def activation_factors(rules: Rules, function: str, mult: float = 1.0) -> tuple[
     """Factors of f(μx)/μ and of its gradient, where x is normal with variance 1.
 
     Args:
-        rules: Whose.
+        rules: Rules of the factors.
         function: ``gelu``, ``silu``, ``tanh`` or ``relu``.
         mult: μ.
     """

@@ -44,9 +44,9 @@ def linear(
         value: Features.
         weight: Weights.
         bias: Added to the scaled product, [out].
-        rules: Whose factors.
-        constraint: How the scales of result and gradient become one; None as the rules have it.
-        product: What multiplies.
+        rules: Rules of the factors.
+        constraint: Rule that makes the scales of result and gradient one; None as the rules have it.
+        product: Function that multiplies.
 
     Raises:
         OptionValueError: No such rules or constraint.
@@ -235,8 +235,8 @@ def gelu(
         value: Normal with variance 1.
         approximate: ``none`` or ``tanh``.
         mult: μ: how sharp it is.
-        rules: Whose factors.
-        constraint: How the scales of result and gradient become one.
+        rules: Rules of the factors.
+        constraint: Rule that makes the scales of result and gradient one.
     """
     return _activation(lambda x: F.gelu(x, approximate=approximate), "gelu", value, mult, constraint, rules_of(rules))
 
@@ -370,7 +370,7 @@ def matmul(left: Tensor, right: Tensor, *, rules: str | Rules = "library", const
 
 
 def add(left: Tensor, right: Tensor) -> Tensor:
-    """The sum of two independent values over √2; what is broadcast has its gradient divided by √copies."""
+    """Sum of two independent values over √2; a broadcast operand has its gradient divided by √copies."""
     shape: torch.Size = torch.broadcast_shapes(left.shape, right.shape)  # type: ignore[no-untyped-call]
     copies = [math.prod(shape) / max(1, part.numel()) for part in (left, right)]
     with unscaled():
@@ -382,7 +382,7 @@ def add(left: Tensor, right: Tensor) -> Tensor:
 
 
 def residual_split(value: Tensor, tau: float | None = None, *, rules: str | Rules = "library") -> tuple[Tensor, Tensor]:
-    """What enters a branch, and what goes past it; :func:`residual_add` brings them together again.
+    """Input of a branch, and the value that goes past it; :func:`residual_add` brings them together again.
 
     Both are the value. Their gradients are scaled here, where the branch begins, so that the branch itself sees
     gradients of variance 1.
@@ -408,12 +408,12 @@ def residual(
         branch: A function of variance 1.
         tau: The branch's share: relative to the value's in ``library`` rules (1 by default), or its part of the
             variance in ``demo`` rules (1/2 by default).
-        rules: Whose factors.
+        rules: Rules of the factors.
     """
     inner, past = residual_split(value, tau, rules=rules)
     return residual_add(branch(inner), past, tau, rules=rules)
 
 
 def default_tau(tau: float | None, rules: str | Rules) -> float:
-    """A branch's share, or where None the one at which it weighs as much as what goes past it."""
+    """A branch's share, or where None the one at which it weighs as much as the value past it."""
     return (0.5 if rules_of(rules).name == "demo" else 1.0) if tau is None else tau

@@ -27,11 +27,11 @@ Replacement = Callable[..., Any]
 
 @dataclass(frozen=True)
 class FunctionScaling:
-    """How functions are scaled.
+    """Scaling of functions.
 
     Attributes:
-        rules: Whose factors they have.
-        multipliers: How sharp they are.
+        rules: Rules of their factors.
+        multipliers: Their sharpness.
     """
 
     rules: Rules
@@ -125,7 +125,7 @@ REPLACED: Mapping[Any, Replacement] = {
     F.scaled_dot_product_attention: _attention,
     F.cross_entropy: _cross_entropy,
 }
-"""What is called in the place of a function of PyTorch's; each takes ``how`` beside its arguments."""
+"""Replacements of PyTorch's functions; each takes ``how`` beside its arguments."""
 
 REFUSED: Mapping[Any, str] = {
     F.batch_norm: "its statistics tie samples together",
@@ -186,4 +186,4 @@ class ScaledFunctions(TorchFunctionMode):
 ADDITIONS = frozenset(
     {torch.add, torch.Tensor.add, torch.Tensor.__add__, torch.Tensor.__radd__, torch.Tensor.__iadd__, torch.Tensor.add_}
 )
-"""What adds a branch to what went past it."""
+"""Functions that may add a branch to the value past it."""

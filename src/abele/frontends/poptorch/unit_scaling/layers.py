@@ -18,11 +18,11 @@ from abele.frontends.poptorch.unit_scaling.rules import Rules, constrained, rule
 
 
 class UnitScaled:
-    """What scaled layers have in common.
+    """Base of scaled layers.
 
     Attributes:
-        rules: Whose factors they have.
-        constraint: How the scales of result and gradient become one; None as the rules have it.
+        rules: Rules of their factors.
+        constraint: Rule that makes the scales of result and gradient one; None as the rules have it.
     """
 
     rules: Rules
@@ -48,14 +48,14 @@ class UnitLinear(nn.Linear, UnitScaled):
         in_features: Features that it reads.
         out_features: Features that it makes.
         bias: True for a bias.
-        rules: Whose factors.
-        constraint: How the scales of result and gradient become one; None as the rules have it.
+        rules: Rules of the factors.
+        constraint: Rule that makes the scales of result and gradient one; None as the rules have it.
         readout: True for the last layer, which gives scores (:func:`~.functional.linear_readout`).
         **kwargs: ``device`` and ``dtype`` of its parameters.
     """
 
     product: Product
-    """What multiplies; :func:`abele.poptorch.fp8.fp8_linear` puts a product of 8-bit floats here."""
+    """Function that multiplies; :func:`abele.poptorch.fp8.fp8_linear` puts a product of 8-bit floats here."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class UnitReadout(UnitLinear):
 
 
 class _UnitConv(UnitScaled):
-    """What scaled convolutions have in common."""
+    """Base of scaled convolutions."""
 
     def _checked(self, padding_mode: str) -> None:
         if padding_mode != "zeros":
@@ -188,7 +188,7 @@ class UnitRMSNorm(UnitScaled, nn.RMSNorm):
 
 
 class _Activation(UnitScaled, nn.Module):
-    """What scaled activation functions have in common: μ, rules and constraint."""
+    """Base of scaled activation functions: μ, rules and constraint."""
 
     def __init__(self, *, mult: float = 1.0, rules: str | Rules = "library", constraint: str | None = None) -> None:
         nn.Module.__init__(self)

@@ -1,4 +1,4 @@
-"""How sharp the functions of a unit-scaled model are, and how alike the values that its attention averages.
+"""Sharpness of the functions of a unit-scaled model, and likeness of the values that its attention averages.
 
 Plain models say it by the sizes of their weights, which unit scaling takes away: every product has variance 1. What
 sharpness is best depends on the model, so it is a number of its own for each kind of function, to be searched for as a
@@ -34,7 +34,7 @@ class Multipliers:
         softmax: Softmax other than in attention and in the loss.
         loss: Scores are multiplied by μ in cross entropy. Where a readout gives them, with a deviation of in^-1/2,
             in^1/2 makes it 1.
-        correlation: How alike the values are that attention averages, from 0, independent as the published factor has
+        correlation: Likeness of the values that attention averages, from 0, independent as the published factor has
             it, to 1. N independent values average to a variance of 1/N, which that factor makes 1 again; where they
             have become alike, as they do in training, the same factor makes attention up to N^1/2 times as large as
             what it read. At 1 attention has no factor.

@@ -1,4 +1,4 @@
-"""Where factors of sums stand: before the sums.
+"""Factors of sums, multiplied before the sums.
 
 A product sums many terms, and its factor makes the sum's variance 1 again. Multiplied afterwards, as formulas have it,
 the bare sum has to fit the type first: the gradient of a layer of width 64 in float16 becomes infinite when it is to be
@@ -26,7 +26,7 @@ multiplies the other operand, or the sum."""
 
 
 def before_sums(factor: float) -> float:
-    """What of a factor of a sum multiplies its terms: all of it, but nothing below :data:`LEAST` or above 1."""
+    """Part of a factor of a sum that multiplies its terms: all of it, but nothing below :data:`LEAST` or above 1."""
     return max(min(factor, 1.0), LEAST)
 
 
@@ -41,7 +41,7 @@ def scaled_product(
 
     Args:
         function: Multiplies value and weights, and adds the bias if there is one.
-        value: What is multiplied.
+        value: Value to multiply.
         weight: By what.
         bias: Added to the scaled product; its gradient has the factor of the weights'. None for none.
         factors: Of the result and of the gradients.

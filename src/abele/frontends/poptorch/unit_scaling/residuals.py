@@ -40,10 +40,10 @@ def matching(module: nn.Module, pattern: str, what: str) -> list[str]:
 
 
 class Residuals:
-    """Which results are those of branches, while a forward pass runs.
+    """Results of branches, while a forward pass runs.
 
     Args:
-        rules: Whose factors.
+        rules: Rules of the factors.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -100,7 +100,7 @@ class Residuals:
 
 
 class _Entering:
-    """Scales the gradient of what enters a branch."""
+    """Scales the gradient of a branch's input."""
 
     def __init__(self, residuals: Residuals, tau: float) -> None:
         self.factor = residual_factors(residuals.rules, tau)[1]

@@ -1,4 +1,4 @@
-"""Factors of unit scaling: by what an operation multiplies its result and its gradients, so that each has variance 1.
+"""Factors of unit scaling: those of an operation's result and gradients, so that each has variance 1.
 
 Two bodies of rules are published and differ in places. ``library`` has the rules of the PyTorch library that its
 authors maintain; ``demo`` those of the programs behind the paper. Both start from the same idea: where inputs, weights
@@ -20,7 +20,7 @@ from abele.frontends.poptorch.errors import OptionValueError
 
 @dataclass(frozen=True)
 class Factors:
-    """What an operation with weights multiplies by.
+    """Factors of an operation with weights.
 
     Attributes:
         output: The result.
@@ -41,7 +41,7 @@ class Rules:
         name: ``library`` or ``demo``.
         sum_power: A gradient that sums over n positions is multiplied by n to minus this power: 1/2 gives it variance
             1, 1 makes it a mean.
-        constraint: How scales that have to agree are made one where the caller says nothing, a name of
+        constraint: Rule that makes scales agree where the caller says nothing, a name of
             :data:`CONSTRAINTS`.
         interpolates: True if activation functions have factors by their input multiplier, between a linear limit and
             that of a step; otherwise their standard deviations on normal inputs are divided by.
@@ -94,8 +94,10 @@ CONSTRAINTS: Mapping[str, Callable[[Sequence[float]], float] | None] = MappingPr
         "separate": None,
     }
 )
-"""How the scales of a result and of the gradients of its inputs become one: the geometric mean, that of the arithmetic
-mean of sizes, the smaller, that of the result, that of the first input's gradient, or not at all.
+"""Rules that make one scale of those of a result and of its inputs' gradients.
+
+In order: the geometric mean, that of the arithmetic mean of sizes, the smaller, that of the result, that of the first
+input's gradient, or none.
 
 A tensor on a cut edge of the graph (one without which the graph falls apart) needs no constraint. Elsewhere gradients
 from several ways are added, and are right up to a common factor only if each way back multiplies as its way forth.
@@ -135,11 +137,11 @@ def product_factors(
     """Factors of a product with weights.
 
     Args:
-        rules: Whose.
+        rules: Rules of the factors.
         fan_in: Products that an element of the result sums.
         fan_out: Products that an element of the input's gradient sums.
         positions: Products that an element of the weights' gradient sums.
-        constraint: How result and input's gradient are made one; None as the rules have it.
+        constraint: Rule that makes result and input's gradient one; None as the rules have it.
     """
     output, grad = constrained(constraint or rules.constraint, fan_in**-0.5, fan_out**-0.5)
     return Factors(output, grad, positions**-rules.sum_power)
@@ -169,7 +171,7 @@ def residual_factors(rules: Rules, tau: float) -> tuple[float, float]:
     """Factors of what goes past a branch, and of the branch; their squares add up to 1.
 
     Args:
-        rules: Whose.
+        rules: Rules of the factors.
         tau: ``library``: the branch's share relative to what goes past it, 1 for equal ones. ``demo``: the branch's
             part of the variance, between 0 and 1.
 

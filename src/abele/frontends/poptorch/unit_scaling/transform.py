@@ -30,19 +30,19 @@ _SCALED: Mapping[type[nn.Module], type[nn.Module]] = {
 """Layers with weights, and the scaled ones."""
 
 _BY_FUNCTION = (nn.GELU, nn.SiLU, nn.Tanh, nn.ReLU, nn.Softmax, nn.Dropout, nn.CrossEntropyLoss)
-"""Modules that only call a function, which is scaled when they do."""
+"""Modules that only call a function; the function is scaled when they do."""
 
 _NEUTRAL = (nn.Identity, nn.Flatten, nn.Unflatten, nn.Sequential, nn.ModuleList, nn.ModuleDict)
 """Modules that need no factors."""
 
 
 class UnitScaledModel(nn.Module):
-    """A model whose layers are scaled, and in whose forward pass PyTorch's functions are.
+    """Model with scaled layers, and with scaled functions of PyTorch's in its forward pass.
 
     Attributes:
         model: The model, with scaled layers.
-        rules: Whose factors.
-        multipliers: How sharp functions are.
+        rules: Rules of the factors.
+        multipliers: Sharpness of functions.
     """
 
     def __init__(self, model: nn.Module, rules: Rules, multipliers: Multipliers, residuals: Residuals) -> None:
@@ -50,7 +50,7 @@ class UnitScaledModel(nn.Module):
         self.model, self.rules, self.multipliers, self._residuals = model, rules, multipliers, residuals
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the model gives."""
+        """Results of the model."""
         how = FunctionScaling(self.rules, self.multipliers)
         with self._residuals.running(), ScaledFunctions(how, self._residuals):
             return self.model(*args, **kwargs)
@@ -75,13 +75,13 @@ def unit_scale(
     Args:
         module: A model of plain PyTorch; it stays as it is.
         rules: ``library`` or ``demo``.
-        constraint: How the scales of results and gradients become one; None as the rules have it.
+        constraint: Rule that makes the scales of results and gradients one; None as the rules have it.
         residuals: Names of modules whose result is added to what went past them, with τ or None for the rules' own;
             ``*`` in a name stands for anything.
         readouts: Names of last layers whose scores shall be small at first, of variance 1/in; where nothing is said
             they have variance 1.
         keep: Names of parameters of the model's own modules that stay as they are.
-        multipliers: How sharp attention, activations, softmax and the loss are; None for 1, as published.
+        multipliers: Sharpness of attention, activations, softmax and the loss; None for 1, as published.
 
     Raises:
         ArgumentError: ``module`` is no module.
@@ -114,7 +114,7 @@ def unit_scale(
 
 
 def _check(module: nn.Module, keep: Sequence[str]) -> None:
-    """Whether the scale of everything in a model is known.
+    """Raise unless the scale of everything in a model is known.
 
     Raises:
         UnsupportedOpError: It is not.
@@ -201,7 +201,7 @@ def parameter_groups(
 
 
 def _output_factor(part: nn.Module, name: str) -> float:
-    """By what a layer multiplies the product of a parameter."""
+    """Factor of a layer's product with a parameter."""
     if name != "weight" or not isinstance(part, (layers.UnitLinear, layers.UnitConv1d, layers.UnitConv2d)):
         return 1.0
     weight = part.weight

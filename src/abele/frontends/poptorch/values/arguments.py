@@ -12,7 +12,7 @@ from abele.frontends.poptorch.errors import Error
 
 
 class ICustomArgParser:
-    """How objects of a class are passed to models: subclass it, and register an instance for the class."""
+    """Parser for arguments of a class: subclass it, and register an instance for the class."""
 
     def yieldTensors(self, struct: Any) -> Iterator[torch.Tensor]:
         """The tensors of an object, in the order in which :meth:`reconstruct` takes them."""

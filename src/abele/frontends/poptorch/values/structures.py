@@ -23,7 +23,7 @@ class TreeLevel:
     """One level of nesting.
 
     Attributes:
-        names: What each part is called below its parent: a key, an index or the name of a field.
+        names: Name of each part below its parent: a key, an index or the name of a field.
         parts: The parts.
         rebuild: Makes an object like the original one of other parts.
     """

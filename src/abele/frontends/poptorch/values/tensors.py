@@ -23,7 +23,7 @@ def to_array(tensor: torch.Tensor) -> Array:
 
 
 def from_array(array: Array) -> torch.Tensor:
-    """A tensor of what came from the device."""
+    """A tensor of values from the device."""
     if array.dtype.name == "bfloat16":
         return torch.from_numpy(np.asarray(array.astype(np.float32))).to(torch.bfloat16)
     for dtype, quarter in QUARTERS.items():

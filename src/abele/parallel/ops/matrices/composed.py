@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 IN_BLOCKS = {"blockSize": 16, "vertices": "counted"}
-"""How Cholesky factors and triangular solves are cut: 16 rows, which the AMP units take at once.
+"""Block size of Cholesky factors and triangular solves: 16 rows, as many as the AMP units take at once.
 
 A diagonal block is done on one worker of one tile, at a cost that grows with the cube of its rows, and everything else
 is products on all tiles. With poplin's 64 for solves, which is what published rows ran with, a factor of 128 rows and
@@ -39,7 +39,7 @@ vertices of PopLibs take three to five times the cycles of ours for the same blo
 
 
 class Composed(OpRule):
-    """A kind that is lowered as the ops that :meth:`compose` appends."""
+    """Kind whose lowering is that of the ops of :meth:`compose`."""
 
     folds: ClassVar[bool] = False
     reads_eagerly = False
@@ -60,7 +60,7 @@ class Composed(OpRule):
 
 
 def check_matrices(value: Value, *, square: bool = False) -> None:
-    """Refuse what is no stack [b, m, n] of f32 matrices.
+    """Refuse anything but a stack [b, m, n] of f32 matrices.
 
     Raises:
         NetworkError: It is none, or the matrices are not square.
@@ -126,7 +126,7 @@ def on_diagonal(net: BlockBuilder, value: Value) -> Value:
 
 
 def ranks(net: BlockBuilder, keys: Value, *, descending: bool = False) -> Value:
-    """Where each of [b, n] comes in order, i32; equal ones in the order of their places."""
+    """Rank of each of [b, n] in order, i32; equal ones in the order of their places."""
     batch, extent = keys.shape
     mine, others = reshape(net, keys, (batch, extent, 1)), reshape(net, keys, (batch, 1, extent))
     ahead = arg(1) > arg(0) if descending else arg(1) < arg(0)

@@ -38,7 +38,7 @@ class EighRule(Composed):
     """A·V = V·diag w with an orthogonal V."""
 
     def types(self, op: NetworkOp) -> Types:
-        """As :func:`eigh` says."""
+        """Types of the results of :func:`eigh`."""
         check_matrices(op.inputs[0], square=True)
         return [(op.inputs[0].shape[:2], f32), op.inputs[0].type]
 

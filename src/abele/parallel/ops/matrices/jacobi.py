@@ -27,7 +27,7 @@ _ORTHOGONAL = 3e-8
 _LAST = 3e-6
 """Largest cosine of two columns in a sweep that is the last: it leaves less than it found, mostly about the square."""
 _NEGLIGIBLE = 1e-14
-"""Share of the largest squared column below which one is rounding errors alone, whose direction means nothing."""
+"""Share of the largest squared column below which a column is rounding errors alone, without a direction."""
 
 
 def orthogonal_columns(net: BlockBuilder, a: Value) -> tuple[Value, Value]:

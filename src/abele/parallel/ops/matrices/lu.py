@@ -60,7 +60,7 @@ class LuRule(Composed):
     """P·A = L·U: both factors in one stack, the places of rows, and the exchanges."""
 
     def types(self, op: NetworkOp) -> Types:
-        """As :func:`lu` says."""
+        """Types of the results of :func:`lu`."""
         check_matrices(op.inputs[0])
         batch, m, n = op.inputs[0].shape
         return [op.inputs[0].type, ((batch, m), i32), ((batch, min(m, n)), i32)]

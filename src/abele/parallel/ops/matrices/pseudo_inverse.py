@@ -22,7 +22,7 @@ def pseudo_inverse(net: BlockBuilder, a: Value, absolute: Value, relative: Value
     """Pseudo-inverses [b, n, m] of matrices [b, m, n].
 
     Args:
-        net: What to extend.
+        net: Network or block to extend.
         a: The matrices.
         absolute: Singular values up to this count as zero, [b].
         relative: So do those up to this share of the largest, [b].
@@ -46,7 +46,7 @@ class PseudoInverseRule(Composed):
         return [((batch, n, m), f32)]
 
     def evaluate(self, op: NetworkOp, a: Array, absolute: Array, relative: Array) -> Array:
-        """By NumPy's singular values."""
+        """Pseudo-inverse by NumPy's singular values."""
         u, s, v = np.linalg.svd(a, full_matrices=False)
         limit = np.maximum(absolute, relative * s.max(axis=1, initial=0))[:, None]
         inverse = np.where(s > limit, 1 / np.where(s > limit, s, 1), 0)

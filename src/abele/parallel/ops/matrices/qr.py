@@ -99,7 +99,7 @@ class QrRule(Composed):
     attributes = {"complete": bool}  # noqa: RUF012
 
     def types(self, op: NetworkOp) -> Types:
-        """As :func:`qr` says."""
+        """Types of the results of :func:`qr`."""
         check_matrices(op.inputs[0])
         batch, m, n = op.inputs[0].shape
         require(min(m, n) > 0, f"{op.inputs[0]} has no elements")
@@ -130,24 +130,29 @@ class QrRule(Composed):
             raise no_derivative(op, "a complete QR factorisation of a tall matrix", "use the reduced one")
         by_q, by_r = grads
         wide = n > m
+        # Only the square part of R is solved with.
         square = slice_(net, r, 2, 0, m) if wide else r
         by_square = None if by_r is None else slice_(net, by_r, 2, 0, m) if wide else by_r
+        # The other columns are B = Q·R_B: their gradient is Q·G_B, and Q gets B·G_Bᵀ.
         rest = None
         if wide and by_r is not None:
             by_rest = slice_(net, by_r, 2, m, n)
             rest = times(net, q, by_rest)
             added = times(net, slice_(net, a, 2, m, n), transpose(net, by_rest))
             by_q = added if by_q is None else mapped(net, arg(0) + arg(1), by_q, added)
+        # M = R·G_Rᵀ − G_Qᵀ·Q, of which either term may be missing.
         parts = []
         if by_square is not None:
             parts.append(times(net, square, transpose(net, triangle(net, by_square, lower=False))))
         if by_q is not None:
             parts.append(mapped(net, -arg(0), times(net, transpose(net, by_q), q)))
         inner = parts[0] if len(parts) == 1 else mapped(net, arg(0) + arg(1), *parts)
+        # C(M) is the lower triangle plus its mirror image without the diagonal.
         lower, strict = triangle(net, inner, lower=True), triangle(net, inner, lower=True, offset=-1)
         both = mapped(net, arg(0) + arg(1), lower, transpose(net, strict))
         total = matmul(net, q, both)
         total = total if by_q is None else mapped(net, arg(0) + arg(1), total, by_q)
+        # X·R⁻ᵀ is the transpose of R⁻¹·Xᵀ: one triangular solve.
         result = transpose(net, triangular_solve(net, square, transpose(net, total), lower=False))
         if not wide:
             return [result]

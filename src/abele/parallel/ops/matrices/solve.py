@@ -24,7 +24,7 @@ def solve(net: BlockBuilder, a: Value, b: Value, factors: tuple[Value, Value] | 
     """X of A·X = B: A [b, n, n] and B [b, n, r].
 
     Args:
-        net: What to extend.
+        net: Network or block to extend.
         a: The matrices.
         b: Right-hand sides.
         factors: The first two results of :func:`lu` of ``a``, where they are known.
@@ -70,7 +70,7 @@ class SolveRule(Composed):
         return [matmul(net, transpose(net, order), triangular_solve(net, turned, inner, lower=False, unit=True))]
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
-        """By B a solve with the transpose; by A minus that times Xᵀ, or X times minus that transposed."""
+        """Gradients: by B a solve G with the transpose; by A it is −G Xᵀ, or −X Gᵀ where ``transposed``."""
         a, packed, places, _ = op.inputs
         grad, transposed = only(grads), op.attrs["transposed"]
         by_b = net.emit_like("solve", [a, packed, places, grad], grad, transposed=not transposed)

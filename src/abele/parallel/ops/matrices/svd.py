@@ -33,7 +33,7 @@ def svd(net: BlockBuilder, a: Value, *, full: bool = False, vectors: bool = True
     """U, σ in descending order, and Vᵀ with A = U·diag σ·Vᵀ, of matrices [b, m, n].
 
     Args:
-        net: What to extend.
+        net: Network or block to extend.
         a: The matrices.
         full: U and V are square; otherwise they have as many columns as there are singular values.
         vectors: False where σ alone is wanted: U and Vᵀ are then zeros, and the derivative computes them.
@@ -52,7 +52,7 @@ class SvdRule(Composed):
     attributes: ClassVar = {"full": bool, "vectors": bool}
 
     def types(self, op: NetworkOp) -> Types:
-        """As :func:`svd` says."""
+        """Types of the results of :func:`svd`."""
         check_matrices(op.inputs[0])
         batch, m, n = op.inputs[0].shape
         require(min(m, n) > 0, f"{op.inputs[0]} has no elements")

@@ -37,7 +37,7 @@ from abele.poplibs.poputil.options import Options
 
 Given = CreateTensorArgs | ConvolutionArgs | CalculateWeightDeltasArgs
 """Arguments of one convolution."""
-Emit = Callable[[Share, Program], Tensor]
+Emit = Callable[[Share, Steps], Tensor]
 """Appends a convolution to a program, on a share of the tiles."""
 
 

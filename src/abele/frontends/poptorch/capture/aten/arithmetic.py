@@ -94,14 +94,14 @@ def _of_whole(call: OperatorCall, expression: Expr, *operands: Operand) -> Value
 
 @aten("aten.fmod")
 def fmod(call: OperatorCall, a: Operand, b: Operand) -> Value:
-    """What division towards zero leaves: it has the sign of a."""
+    """Remainder of division towards zero: it has the sign of a."""
     rest = apply("rem", x, y)
     return call.map(rest, a, b) if call.dtype.is_float else _of_whole(call, rest, a, b)
 
 
 @aten("aten.remainder")
 def remainder(call: OperatorCall, a: Operand, b: Operand) -> Value:
-    """What division downwards leaves: it has the sign of b."""
+    """Remainder of division downwards: it has the sign of b."""
     rest = apply("rem", x, y)
     if not call.dtype.is_float:
         opposite = apply("and", rest.ne(0), (rest < 0).ne(y < 0))
@@ -186,7 +186,7 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
 
 @aten("aten.logical_and", "aten.bitwise_and", "aten.__and__")
 def logical_and(call: OperatorCall, a: Operand, b: Operand) -> Value:
-    """Both."""
+    """Logical and: neither operand is zero."""
     return call.map(apply("and", x, y), a, b)
 
 
@@ -198,7 +198,7 @@ def logical_or(call: OperatorCall, a: Operand, b: Operand) -> Value:
 
 @aten("aten.logical_xor", "aten.bitwise_xor", "aten.__xor__")
 def logical_xor(call: OperatorCall, a: Operand, b: Operand) -> Value:
-    """One of both."""
+    """Logical exclusive or: one of the operands is zero."""
     return call.map(apply("xor", x, y), a, b)
 
 

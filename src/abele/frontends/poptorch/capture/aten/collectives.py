@@ -1,4 +1,4 @@
-"""What replicas that compute one model together exchange."""
+"""Exchanges between replicas that compute one model together."""
 
 from __future__ import annotations
 

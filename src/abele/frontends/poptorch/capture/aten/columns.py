@@ -71,7 +71,7 @@ def columns_as_windows(
     padding: Sequence[int],
     stride: Sequence[int],
 ) -> Value:
-    """The image [batch, channels, height, width] in which every window adds its column to what it covers."""
+    """The image [batch, channels, height, width] in which every window adds its column to its elements."""
     net, lead = call.net, call.shape[:-2]
     windows = _Windows(tuple(size), kernel, dilation, padding, stride)
     places = list(windows.places())

@@ -112,7 +112,7 @@ def either_convolution(
 
 
 def _of_samples(call: OperatorCall, x: Value, weight: Value, convolve: Callable[[Value], Value]) -> Value:
-    """What ``convolve`` makes of the samples, in the shape of the result."""
+    """Result of ``convolve`` on the samples, in the shape of the operator's result."""
     samples = x if x.ndim == weight.ndim else build.reshape(call.net, x, (1, *x.shape))
     with call.net.at(hint=group_hint(call.node)):
         made = convolve(samples)

@@ -1,4 +1,4 @@
-"""Counts and places: histograms, one-hot codes, places of what is not zero, repeated entries."""
+"""Counts and places: histograms, one-hot codes, places of elements other than zero, repeated entries."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def one_hot(call: OperatorCall, index: Value, num_classes: int = -1) -> Value:
 
 @aten("aten.bincount")
 def bincount(call: OperatorCall, value: Value, weights: Value | None = None, minlength: int = 0) -> Value:
-    """How often there is each number below ``minlength``, or sums of weights; larger numbers are refused."""
+    """Count of each number below ``minlength``, or its sum of weights; larger numbers are refused."""
     net = call.net
     if not minlength:
         raise call.refuse(
@@ -45,7 +45,7 @@ def bincount(call: OperatorCall, value: Value, weights: Value | None = None, min
 
 @aten("aten.histc")
 def histc(call: OperatorCall, value: Value, bins: int = 100, min: float = 0, max: float = 0) -> Value:
-    """How many elements lie in each of ``bins`` equal parts of a range, by default that of the elements."""
+    """Count of elements in each of ``bins`` equal parts of a range, by default that of the elements."""
     net = call.net
     flat = build.detach(net, call.operand(build.reshape(net, value, (value.size,)), f32))
     if min == max:

@@ -15,10 +15,10 @@ x, y = arg(0), arg(1)
 
 _SIZE = select(x < 0.0, -x, x)
 _BELOW = select(x > 0.0, 0.0, x)
-"""|x| and the lesser of x and 0, with a slope of 1 at zero: what is made of them goes on smoothly there."""
+"""|x| and the lesser of x and 0, with a slope of 1 at zero: functions of them are smooth there."""
 
 _LARGE = 1e9
-"""From here on 1 + x² is x² in f32."""
+"""A number from which on 1 + x² is x² in f32."""
 
 
 def _odd(value: Expr) -> Expr:

@@ -31,7 +31,7 @@ class _Complex:
 
 @dataclass(frozen=True)
 class _Transform:
-    """Which of the transforms is meant.
+    """Variant of a transform: its direction and its scale.
 
     Attributes:
         forward: True for the transform of a spectrum that is given as a signal (``hfft``), with the other sign.
@@ -43,7 +43,7 @@ class _Transform:
 
     @property
     def sign(self) -> float:
-        """Of the exponents."""
+        """Sign of the exponents."""
         return -1.0 if self.forward else 1.0
 
     def scale(self, extent: int) -> float:

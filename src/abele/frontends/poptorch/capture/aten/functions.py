@@ -19,7 +19,7 @@ _EXPRESSIONS |= {
     "aten.silu": x * apply("sigmoid", x),
     "aten.exp2": apply("exp", x * math.log(2.0)),
     "aten.log2": apply("log", x) * (1 / math.log(2.0)),
-    # Where pieces meet the gradient is that of the outer one, as in PyTorch.
+    # At the meeting of pieces the gradient is that of the outer one, as in PyTorch.
     "aten.relu6": select(x <= 0.0, 0.0, select(x < 6.0, x, select(x >= 6.0, 6.0, math.nan))),
     "aten.hardsigmoid": select(x <= -3.0, 0.0, select(x < 3.0, x * (1 / 6) + 0.5, select(x >= 3.0, 1.0, math.nan))),
     "aten.hardswish": select(x >= 3.0, x, x * select(x <= -3.0, 0.0, x * (1 / 6) + 0.5)),
@@ -129,4 +129,4 @@ def clone(call: OperatorCall, value: Value, **kwargs: object) -> Value:
 
 @aten("aten._assert_tensor_metadata", "aten._assert_scalar", "aten._linalg_check_errors")
 def assert_tensor_metadata(call: OperatorCall, *args: object, **kwargs: object) -> None:
-    """Nothing: PyTorch's own checks of shapes, which are fixed here, and of matrices, which do not raise here."""
+    """Do nothing: shapes, which PyTorch checks, are fixed here, and checks of matrices do not raise here."""

@@ -76,7 +76,7 @@ def _inner(field: Sequence[int]) -> list[int]:
 
 @dataclass(frozen=True)
 class Edges:
-    """What lies beyond the ends of a dimension.
+    """Values beyond the ends of a dimension.
 
     Attributes:
         extent: Its extent.

@@ -1,4 +1,4 @@
-"""What indexing of all kinds comes to: rows of tables by number, for each group of rows by themselves.
+"""Indexing of all kinds in one form: rows of tables by number, for each group of rows by themselves.
 
 An index along one dimension of a tensor makes of each other dimension either groups, which have indices of their own,
 or columns, which share them: an index that is repeated along a dimension, as message passing has it, leaves whole rows
@@ -202,7 +202,7 @@ def _rows_along(net: BlockBuilder, value: Value, dim: int) -> Value:
 
 
 def _for_each(net: BlockBuilder, index: Value, groups: int) -> Value:
-    """The same numbers for every group, [groups, n]."""
+    """Numbers repeated for every group, [groups, n]."""
     return build.expand(net, build.reshape(net, index, (1, index.size)), (groups, index.size))
 
 
@@ -215,7 +215,7 @@ class AdvancedIndex:
         dims: The dimensions that are indexed.
         rest: The others.
         number: The number of the entry of all indexed dimensions, i32, of the indices' common shape.
-        place: Where in the result the dimensions of the indices stand.
+        place: First of the result's dimensions for the indices.
     """
 
     net: BlockBuilder
@@ -255,19 +255,19 @@ class AdvancedIndex:
         return build.permute(self.net, moved, [order.index(d) for d in range(len(order))])
 
     def shape(self, value: Value) -> tuple[int, ...]:
-        """The shape of what is taken."""
+        """Shape of the indexed elements."""
         rest = [value.shape[d] for d in self.rest]
         return (*rest[: self.place], *self.number.shape, *rest[self.place :])
 
     def taken(self, value: Value) -> Value:
-        """What the indices take of the tensor."""
+        """Elements of the tensor at the indices."""
         rows = build.look_up(self.net, self.table(value), self.number)
         made = build.reshape(self.net, rows, (*self.number.shape, *(value.shape[d] for d in self.rest)))
         n, place = self.number.ndim, self.place
         return build.permute(self.net, made, [*range(n, n + place), *range(n), *range(n + place, made.ndim)])
 
     def rows(self, source: Value) -> Value:
-        """What is put at the indices, of the shape of what is taken, as [n, columns]."""
+        """Rows [n, columns] to put at the indices, from a source in the shape of the indexed elements."""
         n, place = self.number.ndim, self.place
         order = [*range(place, place + n), *range(place), *range(place + n, source.ndim)]
         moved = build.permute(self.net, source, order)

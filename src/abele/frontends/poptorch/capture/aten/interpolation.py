@@ -71,7 +71,7 @@ def interpolate_to(
 
 
 def _resampled(call: OperatorCall, value: Value, matrices: Sequence[npt.NDArray[Any]]) -> Value:
-    # What shrinks comes first, so that the others have less to do.
+    # Dimensions that shrink come first, so that the others have less to do.
     order = sorted(range(len(matrices)), key=lambda d: matrices[d].shape[0] / matrices[d].shape[1])
     for dim in order:
         value = build.resample(call.net, value, 2 + dim, matrices[dim])
@@ -83,7 +83,7 @@ def _alone(one: Any, others: Any, dim: int, rank: int) -> list[Any]:
 
 
 def _matrix(call: OperatorCall, inputs: int, dim: int, rank: int, settings: Sequence[Any]) -> npt.NDArray[Any]:
-    """What the operator makes of each unit vector along one dimension: [outputs, inputs]."""
+    """Matrix of the operator along one dimension, from its results for unit vectors: [outputs, inputs]."""
     units = torch.eye(inputs, dtype=torch.float64).reshape(1, inputs, *_alone(inputs, 1, dim, rank))
     units = units.expand(1, inputs, *_alone(inputs, _ACROSS, dim, rank)).contiguous()
     target: Any = call.node.target

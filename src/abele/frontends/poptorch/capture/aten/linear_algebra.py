@@ -45,7 +45,7 @@ class _Matrices:
         return build.reshape(self.net, value, (*self.batch, *value.shape[1:]))
 
     def info(self) -> Value:
-        """What LAPACK reports: nothing."""
+        """Status codes of LAPACK: all zero."""
         return build.full(self.net, 0, self.batch, i32)
 
     def pivots(self, swaps: Value) -> Value:
@@ -85,7 +85,7 @@ def cholesky(call: OperatorCall, a: Value, upper: bool = False) -> Value:
 def cholesky_ex(
     call: OperatorCall, a: Value, *, upper: bool = False, check_errors: bool = False
 ) -> tuple[Value, Value]:
-    """The factor, and zeros: what is not positive definite gives not-a-numbers."""
+    """The factor, and zeros: matrices that are not positive definite give NaN."""
     return _cholesky(call, a, upper), _Matrices(call, a).info()
 
 
@@ -193,7 +193,7 @@ def lu(call: OperatorCall, a: Value, *, pivot: bool = True) -> tuple[Value, ...]
 def lu_unpack(
     call: OperatorCall, packed: Value, pivots: Value, unpack_data: bool = True, unpack_pivots: bool = True
 ) -> tuple[Value, ...]:
-    """P, L and U of a factorisation; what is not asked for is empty."""
+    """P, L and U of a factorisation; those not asked for are empty."""
     made = _Matrices(call, packed)
     nothing = build.full(call.net, 0.0, (0,), f32)
     factors = tuple(made.back(v) for v in _unpacked(call, made.a)) if unpack_data else (nothing, nothing)

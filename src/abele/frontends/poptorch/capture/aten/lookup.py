@@ -47,7 +47,7 @@ def _rows(call: OperatorCall, weight: Value, index: Value, padding: int, *, by_f
 
 
 def _frequencies(net: BlockBuilder, index: Value, weight: Value) -> Value:
-    """How often each index is there, beside its row."""
+    """Count of each index, beside its row."""
     numbers = build.reshape(net, index, (index.size,))
     ones = build.full(net, 1.0, (index.size, 1), weight.dtype)
     times = build.look_up(net, build.sum_rows(net, ones, build.cast(net, numbers, i32), weight.shape[0]), numbers)
@@ -207,6 +207,6 @@ def _from(net: BlockBuilder, start: Value, extent: int, size: int, step: int) ->
     """Places ``start``, ``start`` + ``step``, … of a dimension that goes round, i32."""
     begin = build.reshape(net, build.cast(net, start, i32), (1,))
     offsets = net.constant(np.arange(0, size, step), i32, "offsets")
-    # What is left of a division has the sign of what was divided.
+    # The remainder of a division has the sign of the dividend.
     left = apply("rem", x + y, Const(extent, i32))
     return build.map_(net, select(left < 0, left + Const(extent, i32), left), [begin, offsets], i32)

@@ -154,7 +154,7 @@ def soft_margin_loss(call: OperatorCall, value: Value, target: Value, reduction:
 
 @aten("aten.multilabel_margin_loss")
 def multilabel_margin_loss(call: OperatorCall, value: Value, target: Value, reduction: int = _MEAN) -> Value:
-    """How much less than one more the score of each of the row's classes is than that of each that is not.
+    """Margin loss: shortfalls of a row's own classes from one more than each other class, over the number of classes.
 
     A row's classes are the numbers of its target before the first that is negative.
     """
@@ -279,8 +279,9 @@ def _nll(
     ignore_index: int,
     smoothing: float = 0.0,
 ) -> Value:
-    """The loss of labels: −Σ share · weight · log over classes, where the label's class has the share 1 − smoothing
-    more than the others, and a mean divides by the sum of the labels' weights. Ignored labels count nowhere."""
+    """Loss of labels: −Σ share · weight · log over classes. The label's class has the share 1 − smoothing more than the
+    others. A mean divides by the sum of the labels' weights. Ignored labels count nowhere.
+    """
     net, dim = call.net, _class_dim(logs)
     classes = logs.shape[dim]
     net.bound(target, classes, "label", ignore_index)

@@ -49,7 +49,7 @@ def _results(call: OperatorCall) -> list[tuple[tuple[int, ...], Any]]:
 
 @aten("abele.host_function")
 def host_function(call: OperatorCall, name: str, inputs: Sequence[Value]) -> list[Value]:
-    """What a function on the host gives."""
+    """Results of a function on the host."""
     return list(build.host_call(call.net, name, inputs, _results(call)))
 
 

@@ -9,7 +9,9 @@ from abele.parallel import BlockBuilder, Value
 from abele.parallel.ops import build
 
 Ends = Callable[[BlockBuilder, Value, int, int, int], tuple[Value | None, Value | None]]
-"""What lies before and after a value along a dimension, given how much there is of each; None for nothing."""
+"""Function that gives the values before and after a value along a dimension, by the length of each; None for
+nothing.
+"""
 
 
 @aten("aten.constant_pad_nd")
@@ -86,7 +88,7 @@ def _with_constants(net: BlockBuilder, value: Value, amounts: Sequence[int], fil
 def _padded(net: BlockBuilder, value: Value, amounts: Sequence[int], ends: Ends) -> Value:
     low, high = _per_dim(value, amounts)
     if ends is _wrapped:
-        # What is wrapped round is what remains, but what is mirrored or repeated is the whole value.
+        # Negative amounts crop before wrapping, while mirroring and repeating read the whole value.
         value = _cut(net, value, low, high)
         low, high = ([max(0, n) for n in sides] for sides in (low, high))
     for dim in range(value.ndim):

@@ -233,7 +233,7 @@ def fractional_max_pool(
 
 
 def _random_starts(net: BlockBuilder, share: Value, extent: int, outputs: int, window: int) -> Value:
-    """Where windows begin, i32[planes, outputs], for a random number of each plane, [planes, 1]."""
+    """First elements of windows, i32[planes, outputs], for a random number of each plane, [planes, 1]."""
     if outputs == 1:
         return net.constant(np.full((share.shape[0], 1), extent - window), i32)
     apart = (extent - window) / (outputs - 1)

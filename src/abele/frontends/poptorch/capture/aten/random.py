@@ -181,7 +181,7 @@ def bernoulli_of(call: OperatorCall, value: Value, p: Operand = 0.5, **kwargs: o
 # --- dropout ----------------------------------------------------------------------------------------------------------
 
 _SELU_LIMIT = 1.7580993408473766
-"""Minus what SELU tends to for very negative numbers, which is what alpha dropout puts in place of elements."""
+"""Limit of −SELU for very negative numbers; alpha dropout puts minus this in place of elements."""
 
 
 @aten("aten.feature_dropout")
@@ -200,7 +200,7 @@ def alpha_dropout(call: OperatorCall, value: Value, p: float, train: bool) -> Va
 
 @aten("aten.feature_alpha_dropout")
 def feature_alpha_dropout(call: OperatorCall, value: Value, p: float, train: bool) -> Value:
-    """The same of whole channels of every sample."""
+    """Alpha dropout of whole channels of every sample."""
     return _alpha_dropout(call, value, p, train, by_channel=True)
 
 

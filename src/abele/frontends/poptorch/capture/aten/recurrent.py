@@ -29,7 +29,7 @@ class Stack:
 
     Attributes:
         weights: Weights of each layer and direction, one after the other.
-        layers: How many there are.
+        layers: Number of layers.
         directions: 1, or 2 where each layer also runs backwards in time.
         dropout: Probability that is applied between layers when training.
         train: True when training.
@@ -105,19 +105,19 @@ def _register_plain(activation: str) -> None:
 
     @aten(f"aten.rnn_{activation}_cell")
     def rnn_cell(call: OperatorCall, x: Value, state: Value, *weights: Value | None) -> Value:
-        """One step."""
+        """One step of a plain recurrent layer."""
         return _one_step(call, _plain_cell(activation), x, [state], weights)[0]
 
 
 @aten("aten.gru_cell")
 def gru_cell(call: OperatorCall, x: Value, state: Value, *weights: Value | None) -> Value:
-    """One step."""
+    """One step of a GRU."""
     return _one_step(call, _gru, x, [state], weights)[0]
 
 
 @aten("aten.lstm_cell")
 def lstm_cell(call: OperatorCall, x: Value, states: Sequence[Value], *weights: Value | None) -> tuple[Value, ...]:
-    """One step."""
+    """One step of an LSTM."""
     return tuple(_one_step(call, _lstm, x, states, weights))
 
 
@@ -248,5 +248,5 @@ def _biases(net: BlockBuilder, weights: Sequence[Value]) -> Sequence[Value]:
 
 
 def _sum(net: BlockBuilder, weights: Sequence[Value]) -> Value:
-    """Both biases, which add up."""
+    """Sum of both biases."""
     return build.map_(net, arg(0) + arg(1), _biases(net, weights))

@@ -38,7 +38,7 @@ def _numbers(call: OperatorCall, value: Value, dim: int, index: Value) -> Value:
 
 
 def _source(call: OperatorCall, source: Value | float, like: Value, shape: tuple[int, ...]) -> Value:
-    """What is put, in the type of what it is put into; a number in the shape of the index."""
+    """Values to put, in the type of the destination; a number in the shape of the index."""
     if isinstance(source, Value):
         return build.cast(call.net, source, like.dtype)
     return build.full(call.net, source, shape, like.dtype)

@@ -18,11 +18,11 @@ x, y = arg(0), arg(1)
 
 _OPERATIONS = {"sum": "add", "mean": "add", "prod": "mul", "max": "max", "amax": "max", "min": "min", "amin": "min"}
 IDENTITY = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": -np.inf, "amax": -np.inf, "min": np.inf, "amin": np.inf}
-"""What each reduction begins with."""
+"""Identity of each reduction."""
 
 
 def identity(operation: str, value: Value) -> float:
-    """What ``operation`` begins with, in the type of ``value``."""
+    """Identity of ``operation`` in the type of ``value``."""
     if value.dtype.is_float or np.isfinite(IDENTITY[operation]):
         return IDENTITY[operation]
     if value.dtype.kind == "bool":
@@ -49,11 +49,11 @@ def reduce_bags(
 
     Args:
         net: The network to extend.
-        rows: What is reduced.
+        rows: Rows to reduce.
         numbers: The bag of each row; a row of no bag counts nowhere.
-        bags: How many there are.
+        bags: Number of bags.
         operation: ``sum``, ``mean``, ``prod``, ``max`` or ``min``.
-        start: What every reduction begins with, by default that which changes nothing.
+        start: Initial value of every reduction, by default its identity.
     """
     if operation in ("sum", "mean") and not start:
         even = _of_equal_bags(net, rows, numbers, bags, operation)
@@ -71,7 +71,7 @@ def reduce_bags(
 
 
 def counts(net: BlockBuilder, rows: Value, numbers: Value, bags: int) -> Value:
-    """How many rows each bag has, [bags, 1], in the type of the rows."""
+    """Number of rows in each bag, [bags, 1], in the type of the rows."""
     return build.sum_rows(net, build.full(net, 1.0, (rows.shape[0], 1), rows.dtype), numbers, bags)
 
 
@@ -120,7 +120,7 @@ def _size(shape: Sequence[int]) -> int:
 
 
 def _segment_ends(call: OperatorCall, lengths: Value | None, offsets: Value | None) -> Value:
-    """Where segments begin, and where the last one ends, [..., segments + 1]."""
+    """First row of each segment, and the end of the last, [..., segments + 1]."""
     net = call.net
     if offsets is not None:
         return build.cast(net, offsets, i32)

@@ -20,7 +20,7 @@ from abele.parallel.ops import build
     "aten.view_as",
 )
 def reshape(call: OperatorCall, value: Value, *args: object) -> Value:
-    """The same elements in the shape of the result."""
+    """View of the elements in the shape of the result."""
     return build.reshape(call.net, value, call.shape)
 
 

@@ -41,7 +41,7 @@ def sort(call: OperatorCall, value: Value, dim: int = -1, descending: bool = Fal
 def stable_sort(
     call: OperatorCall, value: Value, *, stable: bool | None = None, dim: int = -1, descending: bool = False
 ) -> Pair:
-    """As every sort here, which is stable."""
+    """Sort, which is stable here in any case."""
     return _sorted(call.net, value, dim, descending=descending)
 
 
@@ -59,7 +59,7 @@ def stable_argsort(call: OperatorCall, value: Value, *, stable: bool, dim: int =
 
 @aten("aten.msort")
 def msort(call: OperatorCall, value: Value) -> Value:
-    """In order along the first dimension."""
+    """Sort along the first dimension."""
     return _sorted(call.net, value, 0)[0]
 
 
@@ -87,7 +87,7 @@ def _extremum(net: BlockBuilder, value: Value, dim: int, operation: str) -> Pair
     numbers = build.detach(net, _number(net, value))
     best = build.reduce(net, numbers, [dim], operation, keep=True)
     places, extent = build.positions(net, value.shape, dim), value.shape[dim]
-    # What is not a number is the extreme, and cannot be compared.
+    # NaN is the extreme, and cannot be compared.
     missed = select(x.ne(x), z, Const(extent, i32)) if numbers.dtype.is_float else Const(extent, i32)
     reaches = x >= y if operation == "max" else x <= y
     hits = build.map_(net, select(reaches, z, missed), [numbers, best, places], i32)
@@ -171,7 +171,7 @@ def median(call: OperatorCall, value: Value, dim: int, keepdim: bool = False) ->
 
 
 def _middle(call: OperatorCall, value: Value, dim: int) -> Pair:
-    """The lower median; of rows with what is no number, the first of those, which stand last in order."""
+    """The lower median; of rows with NaN, the first NaN, as they stand last in order."""
     net, extent = call.net, value.shape[dim] if value.ndim else 1
     middle = (extent - 1) // 2
     if not value.dtype.is_float or not value.ndim:
@@ -207,7 +207,7 @@ def nanmedian_of_all(call: OperatorCall, value: Value) -> Value:
 
 
 def _median_of_numbers(call: OperatorCall, value: Value, dim: int) -> Pair:
-    """What is no number counts as infinite, and not among those whose middle is looked for."""
+    """Median of a row without its NaNs, which are sorted to the end as infinities."""
     net = call.net
     if not value.dtype.is_float or not value.ndim:
         return _of_rank(call, value, dim, (value.shape[dim] - 1) // 2 if value.ndim else 0)
@@ -266,7 +266,7 @@ def nanquantile(
     *,
     interpolation: str = "linear",
 ) -> Value:
-    """As a quantile of what is a number."""
+    """Quantile of the elements other than NaN."""
     return _quantile(call, value, q, dim, keepdim=keepdim, interpolation=interpolation, skips=True)
 
 
@@ -327,7 +327,7 @@ def searchsorted(
     side: str | None = None,
     sorter: Value | None = None,
 ) -> Value:
-    """Where each value belongs in its row of an ordered sequence."""
+    """Index at which each value belongs in its row of an ordered sequence."""
     if sorter is not None:
         sequence = take_along(call.net, sequence, build.cast(call.net, sorter, i32), sequence.ndim - 1)
     return _searched(call, sequence, value, right=right or side == "right")
@@ -344,7 +344,7 @@ def searchsorted_number(
     side: str | None = None,
     sorter: Value | None = None,
 ) -> Value:
-    """Where a number belongs in an ordered sequence."""
+    """Index at which a number belongs in an ordered sequence."""
     if sorter is not None:
         sequence = take_along(call.net, sequence, build.cast(call.net, sorter, i32), 0)
     number = build.full(call.net, value, (), f32 if isinstance(value, float) else sequence.dtype)
@@ -355,7 +355,7 @@ def searchsorted_number(
 def bucketize(
     call: OperatorCall, value: Value, boundaries: Value, *, out_int32: bool = False, right: bool = False
 ) -> Value:
-    """Where each value belongs among the boundaries."""
+    """Index at which each value belongs among the boundaries."""
     return _searched(call, boundaries, value, right=right)
 
 
@@ -363,7 +363,7 @@ def bucketize(
 def bucketize_number(
     call: OperatorCall, value: float, boundaries: Value, *, out_int32: bool = False, right: bool = False
 ) -> Value:
-    """Where a number belongs among the boundaries."""
+    """Index at which a number belongs among the boundaries."""
     number = build.full(call.net, value, (), f32 if isinstance(value, float) else boundaries.dtype)
     return _searched(call, boundaries, number, right=right)
 

@@ -105,7 +105,7 @@ class _Family:
     Attributes:
         second: The next.
         step: The recurrence.
-        argument: What is put in for x.
+        argument: Expression to put in for x.
     """
 
     second: Callable[[Expr], Expr]

@@ -1,4 +1,4 @@
-"""What windows read, tap by tap: for each place in a window, a view of what all windows have there."""
+"""Windows, tap by tap: for each place in a window, a view of the elements that all windows have there."""
 
 from __future__ import annotations
 
@@ -69,6 +69,7 @@ def best_of_windows(net: BlockBuilder, value: Value, taps: Sequence[Taps]) -> tu
     for number in reversed(range(rank)):
         dim, along = value.ndim - rank + number, taps[number]
         scale = int(np.prod(field[number + 1 :]))
+        # Pad so that every tap exists; the fill never wins.
         before = max(0, -min(map(min, along)))
         after = max(0, max(map(max, along)) - value.shape[dim] + 1)
         low, high = [0] * value.ndim, [0] * value.ndim
@@ -77,6 +78,7 @@ def best_of_windows(net: BlockBuilder, value: Value, taps: Sequence[Taps]) -> tu
         under = places
         best: Value | None = None
         for indices, inside in zip(along, _nearest_inside(along, value.shape[dim]), strict=True):
+            # One element per window, and its place: that along this dimension plus the places found along later ones.
             one = taken(net, wide, dim, [n + before for n in indices])
             counts = np.asarray(inside, np.int64).reshape(-1, *(1,) * (value.ndim - dim - 1)) * scale
             at = net.constant(counts, i32, "places")
@@ -85,6 +87,7 @@ def best_of_windows(net: BlockBuilder, value: Value, taps: Sequence[Taps]) -> tu
             if best is None or places is None:
                 best, places = one, build.expand(net, at, one.shape)
                 continue
+            # Strictly greater keeps the first of equal elements; x ≠ x lets a later NaN win.
             better: Expr = arg(0) > arg(1)
             if value.dtype.is_float:
                 better = apply("or", better, arg(0).ne(arg(0)))

@@ -1,4 +1,4 @@
-"""Reductions beside sums and means: of bools, products, both extrema, and sums that leave out what is not a number."""
+"""Reductions beside sums and means: of bools, products, both extrema, and sums without NaN."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def all_(call: OperatorCall, value: Value, dim: Dims = None, keepdim: bool = Fal
 
 @aten("aten.count_nonzero")
 def count_nonzero(call: OperatorCall, value: Value, dim: Dims = None) -> Value:
-    """How many elements are not zero."""
+    """Number of elements that are not zero."""
     counted = call.operand(call.operand(value, bool_), call.dtype)
     return build.reduce(call.net, counted, dims_of(value, dim))
 
@@ -50,7 +50,7 @@ def product(
 
 @aten("aten.nansum")
 def nansum(call: OperatorCall, value: Value, dim: Dims = None, keepdim: bool = False, *, dtype: object = None) -> Value:
-    """The sum over dimensions of what is a number."""
+    """The sum over dimensions, without NaN."""
     known = value
     if value.dtype.is_float:
         known = build.map_(call.net, select(apply("is_nan", arg(0)), 0.0, arg(0)), [value])
