@@ -221,12 +221,13 @@ class _Held(NamedTuple):
 
     @staticmethod
     def of_buffer(buffer: TileVector, tiles: TileSet) -> _Held:
-        """What the buffers of a step take; ``tiles`` are the column of all."""
+        """Bytes of the buffers of a step; ``tiles`` are the column of all."""
         assert not buffer.elsewhere
-        place: Positions | slice = tiles.positions(buffer.tile_set.tiles)
+        found = tiles.positions(buffer.tile_set.tiles)
         count = len(buffer.tile_set)
-        if count and int(place[-1]) - int(place[0]) + 1 == count:
-            place = slice(int(place[0]), int(place[-1]) + 1)
+        place: Positions | slice = found
+        if count and int(found[-1]) - int(found[0]) + 1 == count:
+            place = slice(int(found[0]), int(found[-1]) + 1)
         return _Held(place, buffer.values[:-1].astype(np.int64), buffer.sum())
 
     @property
