@@ -51,7 +51,7 @@ class RuleError(Exception):
 
     Args:
         message: Error, in words.
-        remedy: What to write instead.
+        remedy: Code to write instead.
     """
 
     def __init__(self, message: str, remedy: str | None = None) -> None:

@@ -46,7 +46,7 @@ class Executable:
         programs: The control programs, in order.
         program_names: Their names.
         lowered: Their steps in the order in which they run.
-        plan: What the steps do, analysed once for each distinct one; ``step.superstep`` is the position here.
+        plan: Supersteps, analysed once for each distinct one; ``step.superstep`` is the position here.
         memory: Memory of the tiles.
         compile_seconds: Time that each stage of compiling took.
         meta: Further entries for the report; :meth:`with_meta` adds some.

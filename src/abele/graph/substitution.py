@@ -48,7 +48,7 @@ class Substitution:
 
     Attributes:
         variables: The variable in place of each.
-        tiles: How many tiles further on vertices are.
+        tiles: Distance of the vertices, in tiles.
     """
 
     def __init__(

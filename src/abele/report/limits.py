@@ -24,7 +24,7 @@ class RateLimits:
         link: Streams between the host and the device; None where the program has none.
         loader: The host alone, on which calls take no time of a device; None where loading is not described.
         samples_per_second: All together: at most the lowest of the three, and less where they wait for each other.
-        name: Which of the three is the lowest.
+        name: Name of the lowest of the three.
         loading: Parameters of loading.
         epoch: Times of a pass over the data.
     """

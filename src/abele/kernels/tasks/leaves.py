@@ -23,10 +23,10 @@ class BlockLoop:
         dims: The sample dim's name in every task of the leaf.
         starts: Tasks that run once at the start of every chunk, before its blocks.
         partials: Spaces whose first dim is the chunk; inside the loop, its index counts from the chunk at hand.
-        outer: Where samples are rows of several dims: extents of the dims outside the last, which are part of every
+        outer: Extents of the dims outside the last, for samples that are rows of several dims; these are part of every
             block's place.
         outer_dims: The names of these dims in every task.
-        places: Where samples are rows: the place of the last dim in the spaces that exist for one block at a time.
+        places: Place of the last dim in the spaces that exist for one block at a time, for samples that are rows.
     """
 
     samples: int

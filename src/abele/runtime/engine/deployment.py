@@ -41,7 +41,7 @@ class Deployment:
     Attributes:
         executable: The compiled programs.
         image: Code and data of all programs.
-        image_options: How their vertices run.
+        image_options: Options of the image.
         connections: Connections of streams.
         functions: Connections of host functions.
         remote: Contents of the remote buffers.

@@ -67,7 +67,7 @@ class Engine:
         graph: Their graph.
         options: Options under Poplar's names, with their values.
         checks: The checks that are on.
-        mode: How library calls are carried out.
+        mode: Mode of library calls: ``tiles`` or ``native``.
         threads: Host threads.
         print_stream: File that vertices and ``PrintTensor`` print to.
         deployment: Memory, code and streams of the programs.

@@ -133,7 +133,7 @@ class ProgramLowering:
 
     Attributes:
         emitter: The code so far.
-        context: What the programs are lowered into.
+        context: Context that the programs are lowered into.
         scopes: Loops (and the program) whose rounds are steps, with the state that rounds leave.
         tallies: Counts of ways that data decides.
         copies: Leaves of copies on the device, which steps that occur more than once share.
