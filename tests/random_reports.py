@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.machine import systems
 from abele.report import Memory, Report
 from abele.report.memory import CATEGORIES
 from abele.report.schema import TABLES
 from abele.report.tile_runs import dense_runs
-
-Int64 = npt.NDArray[np.int64]
 
 TYPES = ("f32", "f16", "i32")
 FILES = ("model.py", "train.py", "")

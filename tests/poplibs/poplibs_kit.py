@@ -114,3 +114,20 @@ def assert_close(got: Any, wanted: Any, dtype: ElementType, factor: float = 1.0)
     np.testing.assert_allclose(
         np.asarray(got, np.float64), np.asarray(wanted, np.float64), rtol=tolerance, atol=tolerance
     )
+
+
+def exact_values(rng: np.random.Generator, shape: tuple[int, ...], dtype: str = "f32") -> Array:
+    """Random numbers that ``dtype`` holds exactly."""
+    element = as_element_type(dtype)
+    if element.name == "bool":
+        return rng.integers(0, 2, shape).astype(bool)
+    low, high = (1, 200) if element.kind == "uint" else (-100, 100)
+    return rng.integers(low, high, shape).astype(element.np)
+
+
+def ran(bench: Bench, *outputs: Tensor) -> list[Array]:
+    """The results of both ways of running, which must be the same to the last bit."""
+    placed, native = bench.run(*outputs), bench.run(*outputs, mode="native")
+    for one, other in zip(placed, native, strict=True):
+        np.testing.assert_array_equal(one, other)
+    return placed

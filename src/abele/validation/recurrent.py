@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
+from abele.graph import Graph, Sequence
 from abele.numerics import as_element_type
 from abele.validation.parameters import Parameters
 
@@ -44,3 +46,28 @@ def options_of(given: Parameters) -> dict[str, Any]:
     if "available-memory-proportion" in given.values:
         options["availableMemoryProportion"] = given.number("available-memory-proportion")
     return options
+
+
+def build_passes(graph: Graph, cell: ModuleType, params: Any, given: Parameters) -> Sequence:
+    """The passes that ``given`` asks for of a layer, by the functions of ``cell``: ``popnn.lstm`` or ``popnn.gru``."""
+    name = cell.__name__.rpartition(".")[2]
+    forward, backward, update = (getattr(cell, f"{name}_{which}") for which in ("fwd", "bwd", "bwd_with_wu"))
+    options, phase, prog = options_of(given), phase_of(given), Sequence()
+    x = cell.create_input(graph, params)
+    state = cell.create_initial_state(graph, params)
+    weights = cell.create_weights(graph, params, options=options)
+    made = forward(graph, params, state, x, weights, prog, options=options)
+    if phase != "fwd":
+        gradient = graph.clone(made.output, name="output_gradient")
+        (backward if phase == "bwd" else update)(
+            graph,
+            params,
+            state,
+            intermediates=made.intermediates,
+            weights=weights,
+            input=x,
+            output_gradient=gradient,
+            prog=prog,
+            options=options,
+        )
+    return prog

@@ -6,30 +6,9 @@ from abele.graph import Graph, Sequence
 from abele.poplibs.popnn import gru
 from abele.poplibs.popnn.gru import GruParams
 from abele.validation.parameters import Parameters
-from abele.validation.recurrent import layer, options_of, phase_of
+from abele.validation.recurrent import build_passes, layer
 
 
 def build(graph: Graph, given: Parameters) -> Sequence:
     """The layer that ``given`` describes, over all steps of the sequence."""
-    params = GruParams(**layer(given), reset_after=given.flag("reset-after"))
-    options, phase = options_of(given), phase_of(given)
-    x = gru.create_input(graph, params)
-    state = gru.create_initial_state(graph, params)
-    weights = gru.create_weights(graph, params, options=options)
-    prog = Sequence()
-    made = gru.gru_fwd(graph, params, state, x, weights, prog, options=options)
-    if phase != "fwd":
-        gradient = graph.clone(made.output, name="output_gradient")
-        backward = gru.gru_bwd if phase == "bwd" else gru.gru_bwd_with_wu
-        backward(
-            graph,
-            params,
-            state,
-            intermediates=made.intermediates,
-            weights=weights,
-            input=x,
-            output_gradient=gradient,
-            prog=prog,
-            options=options,
-        )
-    return prog
+    return build_passes(graph, gru, GruParams(**layer(given), reset_after=given.flag("reset-after")), given)

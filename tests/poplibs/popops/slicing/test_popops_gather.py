@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,32 +11,15 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from poplibs_kit import Array, Bench
+from poplibs_kit import Array, Bench, exact_values, ran
 
 from abele.errors import ApplicationRuntimeError, InvalidOptionError, TensorError, TypeMismatchError
 from abele.graph import Graph, Sequence, Tensor
-from abele.numerics import as_element_type
 from abele.poplibs.popops import add, slicing
 from support.examples import examples
 
 RNG = np.random.default_rng(11)
-
-
-def values(shape: tuple[int, ...], dtype: str = "f32") -> Array:
-    """Random numbers that ``dtype`` holds exactly."""
-    element = as_element_type(dtype)
-    if element.name == "bool":
-        return RNG.integers(0, 2, shape).astype(bool)
-    low, high = (1, 200) if element.kind == "uint" else (-100, 100)
-    return RNG.integers(low, high, shape).astype(element.np)
-
-
-def ran(bench: Bench, *outputs: Tensor) -> list[Array]:
-    """The results of both ways of running, which must be the same to the last bit."""
-    placed, native = bench.run(*outputs), bench.run(*outputs, mode="native")
-    for one, other in zip(placed, native, strict=True):
-        np.testing.assert_array_equal(one, other)
-    return placed
+values = partial(exact_values, RNG)
 
 
 def vectors_of(indices: Array, vector_dim: int) -> tuple[Array, tuple[int, ...]]:

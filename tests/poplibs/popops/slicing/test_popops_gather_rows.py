@@ -2,40 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from poplibs_kit import Array, Bench
+from poplibs_kit import Array, Bench, exact_values, ran
 
 from abele.errors import TensorError, TypeMismatchError
-from abele.graph import Tensor
 from abele.numerics import as_element_type
 from abele.poplibs.popops import MASKED_LABEL_CODE, slicing
 from abele.poplibs.poputil import map_tensor_linearly
 from support.examples import examples
 
 RNG = np.random.default_rng(5)
+values = partial(exact_values, RNG)
 TYPES = ["f32", "f16", "bf16", "i32", "u8", "i8", "bool", "i16"]
-
-
-def values(shape: tuple[int, ...], dtype: str = "f32") -> Array:
-    """Random numbers that ``dtype`` holds exactly."""
-    element = as_element_type(dtype)
-    if element.name == "bool":
-        return RNG.integers(0, 2, shape).astype(bool)
-    low, high = (1, 200) if element.kind == "uint" else (-100, 100)
-    return RNG.integers(low, high, shape).astype(element.np)
-
-
-def ran(bench: Bench, *outputs: Tensor) -> list[Array]:
-    """The results of both ways of running, which must be the same to the last bit."""
-    placed, native = bench.run(*outputs), bench.run(*outputs, mode="native")
-    for one, other in zip(placed, native, strict=True):
-        np.testing.assert_array_equal(one, other)
-    return placed
 
 
 @pytest.mark.parametrize("tiles", [4, 64, 1472])

@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from poplibs_kit import Array, Bench
+from poplibs_kit import Array, Bench, ran
 
 from abele.errors import (
     ApplicationRuntimeError,
@@ -48,14 +48,6 @@ def table_of(bench: Bench, plan: SlicePlan | None, array: Array, dtype: str, dim
     table = slicing.create_sliceable_tensor(bench.graph, dtype, array.shape, dims, (1,) * len(dims), plan)
     bench.data[table] = array
     return table
-
-
-def ran(bench: Bench, *outputs: Tensor) -> list[Array]:
-    """The results of both ways of running, which must be the same to the last bit."""
-    placed, native = bench.run(*outputs), bench.run(*outputs, mode="native")
-    for one, other in zip(placed, native, strict=True):
-        np.testing.assert_array_equal(one, other)
-    return placed
 
 
 @pytest.mark.parametrize("tiles", [4, 64])
