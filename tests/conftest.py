@@ -11,12 +11,24 @@ from pathlib import Path
 import pytest
 
 from support.examples import load_profile
+from support.sweeps import mark_rest_slow
 
 load_profile()
 
 os.environ.setdefault("ABELE_CHECK_PASSES", "1")  # every form between two passes is checked, in child processes too
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+SWEPT = ("codelet", "compiler", "expr", "graph", "host_facts", "kernels", "llvm", "numerics", "poplibs", "runtime")
+"""Rooms where plain runs take a part of each sweep over several parameters."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What plain runs leave out of sweeps is slow."""
+    tests = Path(__file__).parent
+    mark_rest_slow(item for item in items if item.path.relative_to(tests).parts[0] in SWEPT)
 
 
 def pytest_collection_finish() -> None:
