@@ -67,7 +67,7 @@ def test_skip_keys__masks_known_before_or_biases__are_left_to_others(mask):
 
 
 @pytest.mark.parametrize(
-    "mask", ["packed", "packed far", *(pytest.param(m, marks=pytest.mark.slow) for m in ("packed added", "padded"))]
+    "mask", ["packed", *(pytest.param(m, marks=pytest.mark.slow) for m in ("packed added", "packed far", "padded"))]
 )
 def test_skip_keys__values_of_keys_that_a_mask_hides__are_not_touched(mask):
     ids = np.where(np.arange(128) < 64, 1, 0)
