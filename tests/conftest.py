@@ -14,6 +14,7 @@ import pytest
 from budget import BUDGETS, Ledger, Meter
 from support import sweeps
 from support.examples import load_profile
+from support.sweeps import mark_rest_slow
 
 load_profile()
 

@@ -61,7 +61,10 @@ def torch_layer(d: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
     return F.layer_norm(down, (hidden,), d["norm2_gamma"], d["norm2_beta"], EPSILON)
 
 
-@pytest.mark.parametrize(("tiles", "mode"), [(4, "native"), (64, "native"), (64, "tiles")])
+@pytest.mark.parametrize(
+    ("tiles", "mode"),
+    [(64, "native"), *(pytest.param(*way, marks=pytest.mark.slow) for way in ((4, "native"), (64, "tiles")))],
+)
 def test_bert_layer__forward_and_backward__gives_what_pytorch_gives(tiles: int, mode: str) -> None:
     graph, prog = Graph(system_of(tiles)), Sequence()
     weights, x = create_layer(graph, BERT), create_tokens(graph, BERT)
@@ -98,7 +101,7 @@ def test_lamb__one_step__gives_what_its_formula_gives() -> None:
     np.testing.assert_allclose(found["w"], wanted.numpy(), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("tiles", [4, 64])
+@pytest.mark.parametrize("tiles", [4, pytest.param(64, marks=pytest.mark.slow)])
 def test_resnet__two_stages__gives_what_pytorch_gives(tiles: int) -> None:
     net = ResNet(Graph(system_of(tiles)), RESNET)
     image, logits = net.forward()
@@ -133,7 +136,7 @@ def test_resnet_50__as_published__has_53_convolutions_and_25_million_weights() -
     assert sum(w.size for w in net.weights.values()) == 25_557_032 - 26_560
 
 
-@pytest.mark.parametrize("as_functions", [False, True])
+@pytest.mark.parametrize("as_functions", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_training__two_layers_on_two_ipus__takes_steps_that_lower_the_loss(as_functions: bool) -> None:
     small = system_of(16)
     graph = Graph(small.evolve(num_ipus=2))

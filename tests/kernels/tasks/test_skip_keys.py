@@ -66,7 +66,9 @@ def test_skip_keys__masks_known_before_or_biases__are_left_to_others(mask):
     assert loops(training(0, Sizes(1, 2, 96, 96, 16), mask)) == [None, None]
 
 
-@pytest.mark.parametrize("mask", ["packed", "packed added", "packed far", "padded"])
+@pytest.mark.parametrize(
+    "mask", ["packed", *(pytest.param(m, marks=pytest.mark.slow) for m in ("packed added", "packed far", "padded"))]
+)
 def test_skip_keys__values_of_keys_that_a_mask_hides__are_not_touched(mask):
     ids = np.where(np.arange(128) < 64, 1, 0)
     assert hidden_values_are_left_out(inference(1, Sizes(1, 2, 128, 128, 16), mask, ids=ids), row=0)
@@ -111,7 +113,7 @@ def test_skip_keys__shares_that_the_caller_reads__are_computed_whole():
     assert_as_expected(maker, run(maker))
 
 
-@pytest.mark.parametrize(("queries", "keys"), [(53, 53), (7, 64), (100, 36)])
+@pytest.mark.parametrize(("queries", "keys"), [(7, 64), (100, 36), pytest.param(53, 53, marks=pytest.mark.slow)])
 def test_skip_keys__sizes_that_divide_by_nothing__give_what_numpy_gives(queries, keys):
     maker = training(6, Sizes(2, 1, queries, keys, 16), "packed")
     assert_as_expected(maker, run(maker))

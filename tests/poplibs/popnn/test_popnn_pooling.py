@@ -172,6 +172,7 @@ def test_max_pool_gradient__first_of_ties__is_pytorchs_to_the_bit(
         np.testing.assert_array_equal(bench.run(gradient, mode=mode)[0].astype(np.float32), leaf.grad)
 
 
+@pytest.mark.slow
 def test_max_pool_gradient__more_positions_than_f16_counts__finds_the_first() -> None:
     params = popnn.PoolParams("max", (2600,), (2500,), (100,), (0,), (0,), 4, 1, ties="first")
     bench, elements = Bench(4), np.zeros(params.in_shape)
