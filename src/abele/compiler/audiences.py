@@ -136,12 +136,11 @@ class Audiences:
         members, holders = tiles.positions(self.tile), tiles.positions(holder[own])
         columns = []
         for amount in amounts:
-            if amount is None:
-                total = np.bincount(audience, minlength=len(self))
-                columns.append(tiles.sum(members, total[self.owner]) - tiles.count(holders))
-            else:
-                total = np.bincount(audience, weights=amount, minlength=len(self)).astype(np.int64)
-                columns.append(tiles.sum(members, total[self.owner]) - tiles.sum(holders, amount[own]))
+            total = np.bincount(audience, weights=amount, minlength=len(self)).astype(np.int64)
+            column = tiles.sum(members, total[self.owner])
+            if len(own):
+                column -= tiles.count(holders) if amount is None else tiles.sum(holders, amount[own])
+            columns.append(column)
         return columns
 
     def neighbours(self) -> Neighbours:
