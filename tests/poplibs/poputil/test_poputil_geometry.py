@@ -248,3 +248,20 @@ def test_template_vertex__parameters_of_all_kinds__are_spelt_as_poplibs_does() -
 def test_camel_case_names__are_the_same_functions() -> None:
     assert poputil.mapTensorLinearly is map_tensor_linearly  # type: ignore[attr-defined]
     assert poputil.createOutputLike is create_output_like  # type: ignore[attr-defined]
+
+
+@given(st.lists(st.tuples(st.integers(0, 59), st.integers(0, 60)), min_size=1, max_size=4), st.integers(1, 40))
+def test_flat_regions__ranges_that_many_vertices_read__show_each_its_own(
+    ranges: list[tuple[int, int]], times: int
+) -> None:
+    graph = Graph(system_of(8))
+    view = graph.variable(f32, (6, 10)).transpose().flatten()
+    begin, length = (np.array(n, dtype=np.int64) for n in zip(*ranges * times, strict=True))
+    length = np.minimum(length, view.size - begin)
+    found = flat_regions(view, begin, length)
+    addresses = view.addresses().reshape(-1)
+    for number, (first, size) in enumerate(zip(begin, length, strict=True)):
+        low, high = found.ptr[number : number + 2]
+        runs = zip(found.begin[low:high].tolist(), found.length[low:high].tolist(), strict=True)
+        shown = [address for start, run in runs for address in range(start, start + run)]
+        assert shown == addresses[first : first + size].tolist()

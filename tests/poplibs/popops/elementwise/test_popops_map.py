@@ -279,3 +279,12 @@ def test_scaled_add__scale_of_two_elements__is_refused() -> None:
 def test_expression__text__is_readable() -> None:
     text = str(select(_1, Cast(_2, "f16"), _1 > 0.0).lower((f32, f32)))
     assert text == "select(%0[] > 0.0, %0[], f16(%1[]))"
+
+
+def test_map__expressions_whose_numbers_are_equal_but_not_the_same__are_vertices_of_their_own() -> None:
+    bench = Bench(2)
+    x = bench.tensor(np.array([-1.0, 2.0]), "f32")
+    zeros = [popops.map(bench.graph, select(zero, _1, _1 < 0.0), [x], bench.prog) for zero in (0.0, -0.0)]
+    above, below = bench.run_both(*zeros)
+    assert np.signbit(above).tolist() == [False, False]
+    assert np.signbit(below).tolist() == [True, False]
