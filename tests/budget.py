@@ -17,7 +17,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -76,26 +76,34 @@ def _processor_seconds() -> float:
 
 
 class Meter:
-    """Adds to each report the processor seconds of its phase, as seconds of a quiet core; runs where tests run."""
+    """Adds to each report the processor seconds of its phase, as seconds of a quiet core; runs where tests run.
 
-    def __init__(self) -> None:
-        self._unit = unit_of_work()
-        self._last = _processor_seconds()
+    Args:
+        clock: Gives processor seconds.
+        piece: Gives those of a piece of work, which are ``UNIT_SECONDS`` on a quiet core.
+    """
+
+    def __init__(
+        self, clock: Callable[[], float] = _processor_seconds, piece: Callable[[], float] = unit_of_work
+    ) -> None:
+        self._clock, self._piece = clock, piece
+        self._unit = piece()
+        self._last = clock()
         self._since_unit = 0.0
         self.collection_seconds = 0.0
 
-    def _passed(self) -> float:
+    def passed(self) -> float:
         """Seconds since the last call."""
-        spent = _processor_seconds() - self._last
+        spent = self._clock() - self._last
         self._since_unit += spent
         if self._since_unit > _RECALIBRATE_SECONDS:
-            self._unit, self._since_unit = unit_of_work(), 0.0
-        self._last = _processor_seconds()
+            self._unit, self._since_unit = self._piece(), 0.0
+        self._last = self._clock()
         return spent * UNIT_SECONDS / self._unit
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Imports and collection count once per worker."""
-        self.collection_seconds = self._passed()
+        self.collection_seconds = self.passed()
         if hasattr(session.config, "workeroutput"):
             session.config.workeroutput["collection_seconds"] = self.collection_seconds
 
@@ -103,7 +111,7 @@ class Meter:
     def pytest_runtest_makereport(self) -> Iterator[Any]:
         """The report of a phase, with its seconds."""
         report = yield
-        report.processor_seconds = self._passed()
+        report.processor_seconds = self.passed()
         return report
 
 

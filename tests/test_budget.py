@@ -57,14 +57,17 @@ def test_verdict__over_budget__says_by_how_much() -> None:
 
 
 @pytest.mark.parametrize("slowness", [0.5, 1.0, 3.0])
-def test_meter__machine_of_any_speed__gives_seconds_of_a_quiet_core(
-    slowness: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = itertools.count(0.0, 2.0 * slowness)
-    monkeypatch.setattr(budget, "unit_of_work", lambda: UNIT_SECONDS * slowness)
-    monkeypatch.setattr(budget, "_processor_seconds", lambda: next(clock))
-    meter = Meter()
-    assert [meter._passed() for _ in range(3)] == [2.0, 2.0, 2.0]
+def test_meter__machine_of_any_speed__gives_seconds_of_a_quiet_core(slowness: float) -> None:
+    times = itertools.count(0.0, slowness)
+    meter = Meter(clock=lambda: next(times), piece=lambda: UNIT_SECONDS * slowness)
+    assert [meter.passed() for _ in range(9)] == [1.0] * 9
+
+
+def test_meter__machine_that_slows_down__is_timed_anew() -> None:
+    times, pieces = iter([0, 6, 6, 18, 18]), iter([UNIT_SECONDS, 2 * UNIT_SECONDS, 2 * UNIT_SECONDS])
+    meter = Meter(clock=lambda: next(times), piece=lambda: next(pieces))
+    # After more than five seconds the piece is timed, and what has passed counts by it.
+    assert [meter.passed() for _ in range(2)] == [3.0, 6.0]
 
 
 def test_sum_of_runs__over_the_budget_of_all__fails(times: Path, capsys: pytest.CaptureFixture[str]) -> None:
