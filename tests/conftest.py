@@ -14,13 +14,16 @@ import pytest
 from budget import BUDGETS, Ledger, Meter
 from support import sweeps
 from support.examples import load_profile
-from support.sweeps import mark_rest_slow
 
 load_profile()
 
 os.environ.setdefault("ABELE_CHECK_PASSES", "1")  # every form between two passes is checked, in child processes too
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+SWEPT = ("codelet", "compiler", "expr", "graph", "host_facts", "kernels", "llvm", "numerics", "poplibs", "runtime")
+"""Rooms where plain runs take a part of each sweep over several parameters."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -46,15 +49,26 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A module that marks tests without naming the marker would be left out of the slow run in silence."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave to slow runs the rest of sweeps, and of that a sample.
+
+    A module that marks tests without naming the marker would be left out of slow runs in silence.
+    """
+    tests = Path(__file__).parent
+    sweeps.mark_rest_slow(item for item in items if item.path.relative_to(tests).parts[0] in SWEPT)
     for path in {item.path for item in items if item.get_closest_marker("slow")}:
         if not names_slow(path):
             raise pytest.UsageError(f"{path} has slow tests and does not say 'mark.slow'")
+    if left := [item for item in items if sweeps.is_left_out(item)]:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if not sweeps.is_left_out(item)]
 
 
 def names_slow(path: Path) -> bool:
-    return "mark.slow" in path.read_text(encoding="utf-8")
+    """True for modules with slow tests: they name the marker, or have sweeps."""
+    text = path.read_text(encoding="utf-8")
+    is_swept = path.relative_to(Path(__file__).parent).parts[0] in SWEPT and "parametrize" in text
+    return is_swept or "mark.slow" in text or "sweep(" in text
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from support import sweeps
@@ -28,3 +30,30 @@ def test_seed__environment_commit_or_neither__is_never_empty(monkeypatch: pytest
         assert sweeps.seed.__wrapped__() == seed
     monkeypatch.setenv("SWEEP", "all")
     assert sweeps.seed.__wrapped__() == "all"
+
+
+class Point:
+    """A test, as far as samples look at it."""
+
+    def __init__(self, nodeid: str, marker: str | None) -> None:
+        self.nodeid, self._marker = nodeid, marker
+
+    def get_closest_marker(self, name: str) -> str | None:
+        return self._marker if self._marker == name else None
+
+
+def test_rest_of_a_sweep__by_commit__is_another_eighth_of_it() -> None:
+    items = [Point(f"test_a.py::test_point[{n}]", "rest") for n in range(400)] + [Point("test_a.py::test_plain", None)]
+    kept = [[i.nodeid for i in items if not sweeps.is_left_out(i, by=seed)] for seed in ("8feff850", "de744a83", "all")]
+    assert all(30 < len(some) < 75 for some in kept[:2])
+    assert kept[0] != kept[1]
+    assert len(kept[2]) == 401
+    assert all(some[-1].endswith("test_plain") for some in kept)
+
+
+def test_cover__of_three_axes__has_every_pair_of_values() -> None:
+    points = [(a, b, c) for a in "abcdef" for b in "12345" for c in "xyz"]
+    plain = sweeps.covering(points)
+    assert len(plain) < 45
+    for first, second in itertools.combinations(range(3), 2):
+        assert {(points[n][first], points[n][second]) for n in plain} == {(p[first], p[second]) for p in points}

@@ -1,6 +1,10 @@
-"""Sweeps over parameters: plain tests take a part of a product, and slow runs a sample that their commit chooses.
+"""Sweeps over parameters: plain runs take a covering part, slow runs a sample that their commit chooses.
 
-``make sweeps`` takes them whole. A failed run names its sample: ``SWEEP='8feff850fe6c' make slow`` takes it again.
+A test with several ``parametrize`` marks is a sweep. Plain runs take any value of each of two axes at least once, and
+any two values of each two of three or more axes. For example, of 6 methods × 5 types × 3 sizes about 30 points are
+plain; of 6 methods × 2 modes 6 are. Sweeps of up to four points stay whole. The rest is ``slow``: a slow run takes one
+in eight of it, chosen by the commit, and ``make sweeps`` all. A failed run names its sample:
+``SWEEP='8feff850fe6c' make slow`` takes it again.
 """
 
 from __future__ import annotations
@@ -10,6 +14,8 @@ import itertools
 import os
 import random
 import subprocess
+import zlib
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,13 +23,18 @@ from typing import Any, TypeVar
 import pytest
 
 T = TypeVar("T")
+Point = tuple[str, ...]
 
 ALL = "all"
+_WHOLE = 4
+"""Points up to which a sweep stays whole."""
+_ONE_IN = 8
+"""Points of the rest of a sweep for each one that a slow run takes."""
 
 
 @functools.cache
 def seed() -> str:
-    """What the environment says as ``SWEEP``, else the commit, else a word."""
+    """Seed of the samples: ``SWEEP`` in the environment, else the commit, else a word."""
     return os.environ.get("SWEEP") or _commit() or "no commit"
 
 
@@ -56,14 +67,61 @@ def rounds(all_of_them: int, count: int) -> int:
 
 
 def sweep(*axes: Iterable[Any], every: int = 2) -> list[Any]:
-    """All combinations of values, those left out of plain tests marked slow.
+    """All combinations of values, as one parameter; plain tests take a part.
 
-    Plain tests take the combinations whose places on the axes sum to a multiple of ``every``: each value is among
-    them, and of axes beside one that is at least as long as ``every``, each pair of values. Of 3 x 2 x 2 values six
-    remain.
+    The part is those combinations whose places on the axes sum to a multiple of ``every``: each value is among them,
+    and of axes beside one that is at least as long as ``every``, each pair of values. Of 3 x 2 x 2 values six are
+    plain.
     """
     made = []
     for chosen in itertools.product(*(enumerate(axis) for axis in axes)):
         is_plain = sum(place for place, _ in chosen) % every == 0
-        made.append(pytest.param(*(value for _, value in chosen), marks=[] if is_plain else [pytest.mark.slow]))
+        marks = [] if is_plain else [pytest.mark.slow, pytest.mark.rest]
+        made.append(pytest.param(*(value for _, value in chosen), marks=marks))
     return made
+
+
+def mark_rest_slow(items: Iterable[pytest.Item]) -> None:
+    """Mark as ``slow`` and ``rest`` the points of sweeps that plain runs leave out."""
+    sweeps: dict[tuple[object, ...], list[tuple[Point, pytest.Item]]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("slow"):
+            continue
+        axes = [mark.args[0] for mark in item.iter_markers("parametrize")]
+        if len(axes) > 1 and isinstance(item, pytest.Function):
+            names = [axis.replace(" ", "").split(",") if isinstance(axis, str) else axis for axis in axes]
+            point = tuple(repr([item.callspec.params[name] for name in axis]) for axis in names)
+            sweeps[item.path, item.cls, item.originalname].append((point, item))
+    for points in sweeps.values():
+        if len(points) > _WHOLE:
+            plain = covering([point for point, _ in points])
+            for number, (_, item) in enumerate(points):
+                if number not in plain:
+                    item.add_marker(pytest.mark.slow)
+                    item.add_marker(pytest.mark.rest)
+
+
+def is_left_out(item: pytest.Item, *, by: str = "") -> bool:
+    """True for a point of the rest of a sweep that is not in the sample of a seed."""
+    seeded = by or seed()
+    if seeded == ALL or item.get_closest_marker("rest") is None:
+        return False
+    return zlib.crc32(f"{seeded} {item.nodeid}".encode()) % _ONE_IN != 0
+
+
+def covering(points: Sequence[Point]) -> set[int]:
+    """Numbers of the points of a cover: the one with most that is missing and least that is there, again and again."""
+    strength = min(2, len(points[0]) - 1)
+    axes = list(itertools.combinations(range(len(points[0])), strength))
+    held = [{(chosen, tuple(point[a] for a in chosen)) for chosen in axes} for point in points]
+    missing = set().union(*held)
+    used: Counter[tuple[int, str]] = Counter()
+    plain: set[int] = set()
+    while missing:
+        best = max(
+            range(len(points)), key=lambda n: (len(held[n] & missing), -sum(used[v] for v in enumerate(points[n])))
+        )
+        missing -= held[best]
+        used.update(enumerate(points[best]))
+        plain.add(best)
+    return plain
