@@ -1,4 +1,4 @@
-"""What must never break, one short fact per test: read it first.
+"""The facts that must never break, one per test: read them first.
 
 ``make smoke`` runs these alone. The machine is a Bow-2000 whose IPUs have 16 tiles, so that nothing here takes long.
 """

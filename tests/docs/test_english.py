@@ -36,55 +36,6 @@ SOURCES = ROOT / "src" / "abele"
 OTHERS = ("benchmarks", "docs", "examples", "tests")
 """Folders beside the package that are read too, each as one room."""
 
-NOT_YET = frozenset(
-    {
-        "codelet",
-        "compiler",
-        "errors",
-        "expr",
-        "graph",
-        "host_facts",
-        "job",
-        "kernels",
-        "llvm",
-        "machine",
-        "numerics",
-        "options",
-        "poplibs",
-        "pvti",
-        "report",
-        "runtime",
-        "terminal",
-        "terminal_segments",
-        "trace",
-        "writing",
-    }
-)
-"""Rooms that still have findings. It shrinks: a room that has none must leave it."""
-
-ENTRIES_NOT_YET = frozenset(
-    {
-        "card",
-        "codelet",
-        "compiler",
-        "errors",
-        "expr",
-        "graph",
-        "job",
-        "kernels",
-        "llvm",
-        "machine",
-        "numerics",
-        "options",
-        "poplibs",
-        "pvti",
-        "report",
-        "runtime",
-        "trace",
-    }
-)
-"""Rooms whose arguments and attributes still break the rule of entries. It shrinks in the same way."""
-
 QUESTIONS = frozenset({"how", "what", "when", "where", "whether", "which", "who", "whose"})
 MOST_WORDS = 25
 MOST_CLAUSES = 1
@@ -217,20 +168,10 @@ def findings_in(paths: list[Path]) -> list[Finding]:
     return [f for path in paths for f in findings_of(path.read_text("utf-8"), path.relative_to(ROOT))]
 
 
-def _not_yet(room: str, rule: str) -> bool:
-    return room in (ENTRIES_NOT_YET if rule == "entry" else NOT_YET)
-
-
 @pytest.mark.parametrize("room", sorted(_rooms()))
 def test_docstrings__of_a_room__keep_the_rules(room: str) -> None:
     findings = findings_in(_rooms()[room])
-    assert not [f for f in findings if not _not_yet(room, f.rule)], "\n".join(map(str, findings))
-    assert room not in NOT_YET or any(f.rule != "entry" for f in findings), f"{room} is through: take it from NOT_YET"
-    assert room not in ENTRIES_NOT_YET or any(f.rule == "entry" for f in findings), f"take {room} from ENTRIES_NOT_YET"
-
-
-def test_rooms_not_yet_through__exist() -> None:
-    assert set(_rooms()) >= NOT_YET | ENTRIES_NOT_YET
+    assert not findings, "\n".join(map(str, findings))
 
 
 @pytest.mark.parametrize(

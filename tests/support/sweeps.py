@@ -110,7 +110,7 @@ def is_left_out(item: pytest.Item, *, by: str = "") -> bool:
 
 
 def covering(points: Sequence[Point]) -> set[int]:
-    """Numbers of the points of a cover: the one with most that is missing and least that is there, again and again."""
+    """Numbers of the points of a cover: again and again the one with most missing pairs and least used values."""
     strength = min(2, len(points[0]) - 1)
     axes = list(itertools.combinations(range(len(points[0])), strength))
     held = [{(chosen, tuple(point[a] for a in chosen)) for chosen in axes} for point in points]

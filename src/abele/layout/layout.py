@@ -107,7 +107,7 @@ class Layout:
         return tuple([Layout.of([next(fine) for _ in group]) for group in groups])
 
     def sliced(self, keys: Sequence[slice]) -> tuple[Layout, int]:
-        """A slice of each dimension, as a layout from the first offset that it shows, which is the second result.
+        """A slice of each dimension as a layout, and the first offset that it shows.
 
         >>> Layout((4, 6), (1, 4)).sliced([slice(3, None, -1), slice(1, 6, 2)])
         (Layout(shape=(4, 3), stride=(-1, 8)), 7)

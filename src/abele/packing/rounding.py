@@ -18,7 +18,7 @@ _SHIFTS = (1e-6, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
 Completion = Callable[[Int64, Sequence[GroupOfPacks]], list[GroupOfPacks]]
-"""Packs that hold every item once, from numbers of items by kind and packs that may have too many or too few."""
+"""Completes packs to hold every item once: from numbers of items by kind, and packs with too many or too few."""
 
 
 def rounded(knapsack: Knapsack, counts: Int64, fractional: FractionalPacking) -> list[GroupOfPacks]:

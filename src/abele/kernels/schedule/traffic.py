@@ -129,7 +129,7 @@ class Traffic:
         return (*best, *still), least
 
     def _rereads(self, steps: dict[str, int]) -> Callable[[Sequence[str], float], float]:
-        """A function that gives the weighted lines that loops of an order read again, or any number from a limit on."""
+        """A function of an order of loops: the weighted lines read again, or any number from a limit on."""
         starts = math.prod(self.extents[d] for d in self.nest.unit)
         counts = {d: -(-self.extents[d] // steps[d]) for d in self.extents}
         rounds_of, known = KnownRounds(), KnownRereads()

@@ -89,7 +89,7 @@ class SequenceLayout:
         return self.filled(column.values[self._source(column.offsets)], axis, padding)
 
     def _source(self, offsets: Int64) -> Int64:
-        """Where the elements of all sequences lie in values with these offsets, which fields of an axis often share."""
+        """Places of all sequences' elements in values with these offsets, which fields of an axis often share."""
         known = self._sources.get(id(offsets))
         if known is None or known[0] is not offsets:
             begins = offsets[:-1][self.samples]
@@ -119,7 +119,7 @@ class SequenceLayout:
 
 
 def _begins(needs: Int64, first: Int64) -> Int64:
-    """Where each sequence begins in its row, of what it takes and the number of its row's first sequence."""
+    """First element of each sequence in its row, by its elements and the number of its row's first sequence."""
     before = np.cumsum(needs) - needs
     return before - before[first]
 

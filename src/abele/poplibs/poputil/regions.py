@@ -63,7 +63,7 @@ def flat_regions(
 
 
 _REPEATED = 4
-"""Times that ranges cover a view from which on equal ones are looked for. Chosen."""
+"""Least times that ranges cover a view for equal ones to be looked for. Chosen."""
 
 
 def split_evenly(total: Int64, parts: Int64, grain: int = 1) -> tuple[Int64, Int64, Int64]:
