@@ -223,11 +223,11 @@ class _Held(NamedTuple):
     def of_buffer(buffer: TileVector, tiles: TileSet) -> _Held:
         """What the buffers of a step take; ``tiles`` are the column of all."""
         assert not buffer.elsewhere
-        place: Positions | slice = tiles.positions(buffer.tile_set.tiles)
-        count = len(buffer.tile_set)
-        if count and int(place[-1]) - int(place[0]) + 1 == count:
-            place = slice(int(place[0]), int(place[-1]) + 1)
-        return _Held(place, buffer.values[:-1].astype(np.int64), buffer.sum())
+        where, values = tiles.positions(buffer.tile_set.tiles), buffer.values[:-1].astype(np.int64)
+        first, last = (int(where[0]), int(where[-1])) if len(where) else (0, -1)
+        # Positions are ascending, so they follow each other if the last is as far from the first as they are many.
+        is_run = last - first + 1 == len(where)
+        return _Held(slice(first, last + 1) if is_run else where, values, buffer.sum())
 
     @property
     def blocks(self) -> Int64:
