@@ -212,7 +212,7 @@ def _install(table: Int64) -> None:
 _heard: list[Callable[[], None]] = []
 """Installs the handler again where the system's own is in its place; empty as long as it was never installed."""
 _kept: list[Any] = []
-"""Objects that the function refers to, which live as long."""
+"""Objects referred to by the function, kept alive with it."""
 
 
 def hear_faults() -> None:
