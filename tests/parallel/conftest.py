@@ -6,6 +6,9 @@ import sys
 from pathlib import Path
 
 from abele.parallel import check_passes
+from support.machines import small_machine, whole_machine
+
+__all__ = ["small_machine", "whole_machine"]
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 check_passes()

@@ -14,11 +14,19 @@ from abele.parallel import Group, NetworkBuilder, Place, Schedule, Sgd
 from abele.parallel.ops import build
 from abele.parallel.schedule import OutputMode, PipelineSchedule
 from abele.session import Session, Settings, SharedArrays, compile_network
+from support.sweeps import sweep
 
 
-@pytest.mark.parametrize("mode", ["native", "tiles"])
-@pytest.mark.parametrize("outputs", list(OutputMode), ids=str)
-@pytest.mark.parametrize("places", [[Place()] * 2, PIPELINES["four stages"], PIPELINES["sharded"]], ids=str)
+@pytest.mark.parametrize(
+    ("places", "outputs", "mode"),
+    sweep(
+        [[Place()] * 2, PIPELINES["four stages"], PIPELINES["sharded"]],
+        sorted(OutputMode, key=str),
+        ["native", "tiles"],
+        every=4,
+    ),
+    ids=str,
+)
 def test_training__with_io_tiles__gives_the_same(places: list[Place], outputs: OutputMode, mode: str) -> None:
     schedule = Schedule(device_iterations=2, accumulation=9, outputs=outputs, period=3)
     one, weights = train(mlp(places), schedule, Sgd(lr=0.1), mode=mode)
@@ -28,14 +36,18 @@ def test_training__with_io_tiles__gives_the_same(places: list[Place], outputs: O
         np.testing.assert_allclose(spread[name], weights[name], rtol=2e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("accumulation", [1, 2, 3])
-@pytest.mark.parametrize("pipeline", list(PipelineSchedule))
-def test_few_micro_batches__with_io_tiles__are_all_run(accumulation: int, pipeline: PipelineSchedule) -> None:
+@pytest.mark.parametrize(
+    ("accumulation", "pipeline", "places"),
+    sweep([1, 2, 3], list(PipelineSchedule), [[Place()] * 2, PIPELINES["two stages"]]),
+    ids=str,
+)
+def test_few_micro_batches__with_io_tiles__are_all_run(
+    accumulation: int, pipeline: PipelineSchedule, places: list[Place]
+) -> None:
     schedule = Schedule(device_iterations=2, accumulation=accumulation, pipeline=pipeline, replicas=2)
-    for places in ([Place()] * 2, PIPELINES["two stages"]):
-        one, _ = train(mlp(places), schedule, Sgd(lr=0.1))
-        beside, _ = train(mlp(places), replace(schedule, io_tiles=2), Sgd(lr=0.1))
-        np.testing.assert_allclose(beside, one, rtol=2e-6, atol=1e-6)
+    one, _ = train(mlp(places), schedule, Sgd(lr=0.1))
+    beside, _ = train(mlp(places), replace(schedule, io_tiles=2), Sgd(lr=0.1))
+    np.testing.assert_allclose(beside, one, rtol=2e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 3, 7])
@@ -45,7 +57,7 @@ def test_inference__with_io_tiles__gives_each_micro_batch_its_result(rounds: int
     for tiles in (0, 32):
         net = mlp(places)
         schedule = Schedule(device_iterations=rounds, io_tiles=tiles)
-        session = Session.of(net, schedule, settings=Settings(system="bow-pod16"), weights=weights_of(net))
+        session = Session.of(net, schedule, weights=weights_of(net))
         results.append(session(*data(rounds))[0])
     np.testing.assert_allclose(results[1], results[0], rtol=2e-6)
 
@@ -60,7 +72,7 @@ def test_output__of_a_buffer_that_changes__is_what_it_was_in_its_micro_batch() -
         model = net.finish()
         weights = SharedArrays({"count": np.zeros(3, np.float32)})
         schedule = Schedule(device_iterations=4, io_tiles=tiles)
-        session = Session.of(model, schedule, settings=Settings(system="bow-2000"), weights=weights)
+        session = Session.of(model, schedule, weights=weights)
         found.append(session(np.ones((4, 3), np.float32))[0])
     np.testing.assert_array_equal(found[0].reshape(4, 3)[:, 0], [0, 1, 2, 3])
     np.testing.assert_array_equal(found[1], found[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from abele.expr.derivative import arg
 from abele.parallel import NetworkBuilder, Value, differentiate, evaluate, parse, verify
 from abele.parallel.ops import build, matrices
 from abele.session import Schedule, Session
+from support.sweeps import sweep
 
 Array = np.ndarray[Any, Any]
 Make = Callable[[NetworkBuilder, Value], Sequence[Value]]
@@ -53,7 +55,10 @@ def meaning(make: Make, a: Array) -> list[Array]:
 
 
 SHAPES = [(1, 1, 1), (3, 2, 2), (2, 7, 7), (1, 33, 33)]
-RECTANGLES = [*SHAPES, (2, 5, 3), (2, 3, 5), (1, 20, 9)]
+TALL_AND_WIDE = [(2, 5, 3), (2, 3, 5)]
+RECTANGLES = [*SHAPES, (1, 20, 9), *TALL_AND_WIDE]
+THIN_AND_WHOLE = [*sweep([*SHAPES, (1, 20, 9)], [False, True]), *itertools.product(TALL_AND_WIDE, [False, True])]
+"""Shapes, each with the factors of a decomposition whole or not."""
 
 
 @pytest.mark.parametrize("shape", RECTANGLES)
@@ -89,8 +94,7 @@ def test_solve_and_inverse__of_matrices__equal_numpy(shape: tuple[int, ...]) -> 
         np.testing.assert_allclose(got, expected, rtol=2e-3, atol=2e-4 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("shape", RECTANGLES)
-@pytest.mark.parametrize("complete", [False, True])
+@pytest.mark.parametrize(("shape", "complete"), THIN_AND_WHOLE)
 def test_qr__of_matrices__equals_numpy(shape: tuple[int, ...], complete: bool) -> None:
     a = general(*shape)
     make = lambda net, x: matrices.qr(net, x, complete=complete)  # noqa: E731
@@ -105,8 +109,7 @@ def test_qr__of_matrices__equals_numpy(shape: tuple[int, ...], complete: bool) -
     )
 
 
-@pytest.mark.parametrize("shape", RECTANGLES)
-@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize(("shape", "full"), THIN_AND_WHOLE)
 def test_svd__of_matrices__gives_orthogonal_factors(shape: tuple[int, ...], full: bool) -> None:
     a = general(*shape)
     u, s, v = computed(lambda net, x: matrices.svd(net, x, full=full), a)

@@ -31,6 +31,7 @@ from abele.parallel.ops import build
 from abele.parallel.schedule import OutputMode
 from abele.poplibs.gcl import CommGroup
 from abele.session import Session, Settings, SharedArrays, compile_network
+from support.sweeps import sweep
 
 WIDTH, BATCH = 8, 4
 AWAY = TensorLocation(on_chip=False)
@@ -69,7 +70,7 @@ def trained(net: Network, schedule: Schedule, optimiser: Any, mode: str = "nativ
         net,
         schedule,
         groups=[Group(optimiser, net.parameters)],
-        settings=Settings(system="bow-pod16", mode=mode),
+        settings=Settings(mode=mode),
         weights=weights,
     )
     x = np.random.default_rng(1).normal(size=(schedule.micro_batches * BATCH, WIDTH)).astype(np.float32)
@@ -109,16 +110,17 @@ def assert_same(phases: list[Place], schedule: Schedule, optimiser: Any, mode: s
         np.testing.assert_allclose(weights[name], expected[name], rtol=2e-5, atol=2e-6, err_msg=name)
 
 
-@pytest.mark.parametrize("locations", [Locations(), ACTIVATIONS, EVERYTHING], ids=["on chip", "activations", "all"])
-@pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES)
-@pytest.mark.parametrize("mode", ["native", "tiles"])
-def test_training__in_phases__learns_what_one_phase_learns(schedule: Schedule, locations: Locations, mode: str) -> None:
-    assert_same(FOUR, replace(schedule, locations=locations), Adam(lr=0.01), mode)
+@pytest.mark.parametrize(
+    ("schedule", "locations", "mode"),
+    sweep(SCHEDULES, [Locations(), ACTIVATIONS, EVERYTHING], ["native", "tiles"]),
+)
+def test_training__in_phases__learns_what_one_phase_learns(schedule: str, locations: Locations, mode: str) -> None:
+    assert_same(FOUR, replace(SCHEDULES[schedule], locations=locations), Adam(lr=0.01), mode)
 
 
-@pytest.mark.parametrize("places", PLACES.values(), ids=PLACES)
-@pytest.mark.parametrize("kind", ["plain", "dropout", "tied"])
-def test_training__in_whatever_phases__learns_what_one_phase_learns(places: list[Place], kind: str) -> None:
+@pytest.mark.parametrize(("where", "kind"), sweep(PLACES, ["plain", "dropout", "tied"]))
+def test_training__in_whatever_phases__learns_what_one_phase_learns(where: str, kind: str) -> None:
+    places = PLACES[where]
     options = {kind: True} if kind != "plain" else {}
     schedule = replace(SCHEDULES["accumulation"], locations=EVERYTHING)
     assert_same(places, schedule, Sgd(lr=0.1, momentum=0.9), **options)
@@ -251,7 +253,7 @@ def test_weights_of_groups_of_replicas__in_phases__are_their_own() -> None:
     for locations in (Locations(), EVERYTHING):
         schedule = Schedule(replicas=2, own_values=own, locations=locations)
         groups = [Group(Adam(lr=0.1), net.parameters)]
-        settings = Settings(system="bow-pod16")
+        settings = Settings()
         session = Session.of(net, schedule, groups=groups, settings=settings, weights=dict(weights))
         session(x, x)
         found.append(session.weights["w1"])

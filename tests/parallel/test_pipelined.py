@@ -69,7 +69,7 @@ def weights_of(net: Network) -> SharedArrays:
 def train(net: Network, schedule: Schedule, optimiser: object, *, mode: str = "native") -> tuple[Array, SharedArrays]:
     """Losses of three runs, and the weights."""
     weights = weights_of(net)
-    settings = Settings(system="bow-pod16", mode=mode)
+    settings = Settings(mode=mode)
     session = Session.of(net, schedule, groups=[Group(optimiser, net.parameters)], settings=settings, weights=weights)
     x, target = data(schedule.micro_batches)
     losses = np.stack(

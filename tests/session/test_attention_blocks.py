@@ -100,6 +100,7 @@ def test_modelled_blocks__ways__are_weighed_by_cycles(
     assert costs[chosen] == min(costs.values())
 
 
+@pytest.mark.usefixtures("whole_machine")
 def test_modelled_blocks__few_scores_for_each_tile__compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ModelledBlocks, "_measured", lambda *_: pytest.fail("it was compiled"))
     net = attention(SEQUENCES)

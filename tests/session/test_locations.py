@@ -33,6 +33,7 @@ from abele.parallel import (
 from abele.parallel.ops import build
 from abele.poplibs.gcl import CommGroup
 from abele.session import Compiled, Session, Settings, SharedArrays, compile_network
+from support.sweeps import sweep
 
 SHARED = TensorLocation(sharded=True, min_elements_sharded=1)
 AWAY = TensorLocation(on_chip=False)
@@ -77,7 +78,7 @@ def session(
     rng = np.random.default_rng(0)
     weights = {p.name: (rng.normal(size=p.shape) * 0.3).astype(p.dtype.np) for p in net.parameters}
     groups = [Group(optimiser, net.parameters)]
-    chosen = Settings(mode=mode, system="bow-pod16", **settings)
+    chosen = Settings(mode=mode, **settings)
     return Session.of(net, schedule, groups=groups, settings=chosen, weights=weights, state=state)
 
 
@@ -115,8 +116,8 @@ def assert_same(one: Session, other: Session, tolerance: float = 0.0) -> None:
 @pytest.mark.parametrize(
     ("optimiser", "replicas", "mode", "location"),
     [
-        *((optimiser, 2, "tiles", location) for optimiser in ("momentum", "adam", "lamb") for location in STATE),
-        *((optimiser, 4, "native", "both") for optimiser in ("momentum", "adam", "lamb", "clipped")),
+        *sweep(("momentum", "adam", "lamb"), (2,), ("tiles",), STATE),
+        *sweep(("momentum", "lamb", "adam", "clipped"), (4,), ("native",), ("both",)),
         *((optimiser, 2, "tiles", "both") for optimiser in ("clipped", "rmsprop", "adagrad")),
     ],
 )
@@ -165,9 +166,9 @@ def test_shared_state__of_a_pipeline_on_two_replicas__is_what_it_is_on_the_chip(
     assert_same(trained(net, replace(schedule, locations=STATE["both"]), optimiser), expected, 1e-6)
 
 
-@pytest.mark.parametrize("mode", ["tiles", "native"])
-@pytest.mark.parametrize("location", ["away", "both"])
-@pytest.mark.parametrize("optimiser", ["momentum", "adam", "lamb"])
+@pytest.mark.parametrize(
+    ("optimiser", "location", "mode"), sweep(["momentum", "adam", "lamb"], ["away", "both"], ["tiles", "native"])
+)
 def test_state__of_equal_units__is_updated_by_one_copy_of_the_code(
     optimiser: str, location: str, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,9 +312,9 @@ def accumulated_on_chip(optimiser: Optimiser, mode: str) -> Session:
     return trained(network(), Schedule(2, 3, replicas=2), optimiser, mode)
 
 
-@pytest.mark.parametrize("location", ELSEWHERE)
-@pytest.mark.parametrize("mode", ["tiles", "native"])
-@pytest.mark.parametrize("optimiser", [Sgd(lr=0.1), Adam(lr=0.01)], ids=["plain", "adam"])
+@pytest.mark.parametrize(
+    ("location", "mode", "optimiser"), sweep(ELSEWHERE, ["tiles", "native"], [Sgd(lr=0.1), Adam(lr=0.01)])
+)
 def test_training__with_weights_or_sums_elsewhere__is_what_it_is_on_the_chip(
     location: str, mode: str, optimiser: Optimiser
 ) -> None:

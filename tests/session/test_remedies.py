@@ -191,6 +191,7 @@ def test_found_advice__state_that_is_too_much__is_tried_elsewhere(fits: TensorLo
     assert found.lines()[0].endswith("(tried: it fits)")
 
 
+@pytest.mark.usefixtures("whole_machine")
 def test_found_advice__state_that_is_not_what_lacks__is_not_tried() -> None:
     net = product(4, 64)
     away = Schedule(replicas=2, locations=Locations(TensorLocation(on_chip=False)))
@@ -308,6 +309,7 @@ def test_layers_shared__too_large_as_well__is_kept_where_it_came_closer(needed: 
     assert attempt.error.tiles[0]["needed_bytes"] == (needed if kept else 1500)
 
 
+@pytest.mark.usefixtures("whole_machine")
 def test_found_advice__in_vain__is_said_in_order() -> None:
     def compile_(of: NetworkCase) -> tuple[object, object]:
         raise HOPEFUL

@@ -11,5 +11,8 @@ pytest.importorskip("torch", reason="needs PyTorch")
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from abele.parallel import check_passes
+from support.machines import small_machine, whole_machine
+
+__all__ = ["small_machine", "whole_machine"]
 
 check_passes()

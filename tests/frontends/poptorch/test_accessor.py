@@ -37,6 +37,8 @@ from abele import poptorch
 from abele.frontends.poptorch.loading import accessor as accessor_module
 from abele.poptorch import AsynchronousDataAccessor, DataLoaderMode, SharingStrategy
 
+pytestmark = pytest.mark.usefixtures("whole_machine")
+
 FORK = {"sharing_strategy": SharingStrategy.Fork}
 
 

@@ -11,6 +11,7 @@ from torch import nn
 from abele import poptorch
 from abele.errors import FittingError, InvalidOptionError, MachineError
 from abele.fitting.text import plan_words
+from abele.machine import systems
 
 
 class Classifier(nn.Module):
@@ -29,6 +30,9 @@ class Classifier(nn.Module):
         return nn.functional.cross_entropy(self.head(x), labels)
 
 
+FEW_TILES = systems.bow_2000().evolve(ipu={"num_tiles": 64})
+
+
 def example(batch=8, width=64):
     return torch.zeros(batch, width), torch.zeros(batch, dtype=torch.long)
 
@@ -40,9 +44,7 @@ def sgd(model):
 @pytest.fixture(scope="module")
 def found():
     model = Classifier()
-    return poptorch.fit(
-        model, example(), system="bow-2000", batch=512, optimizer=sgd(model), micro_batches=[8], check=0
-    )
+    return poptorch.fit(model, example(), system=FEW_TILES, batch=128, optimizer=sgd(model), micro_batches=[8], check=0)
 
 
 def of_ipus(found, ipus, recompute):
@@ -52,6 +54,7 @@ def of_ipus(found, ipus, recompute):
 def run(code, model):
     names = {"model": model}
     exec(code, names)
+    names["opts"].Abele.system(FEW_TILES)  # The code names the machine, which is told by name.
     return names["opts"]
 
 
@@ -92,7 +95,9 @@ def test_fit__code_of_one_ipu__trains(found):
     assert losses[-1] < losses[0]
 
 
-@pytest.mark.parametrize(("ipus", "recompute"), [(2, "segments"), (4, "stages"), (4, "nothing")])
+@pytest.mark.parametrize(
+    ("ipus", "recompute"), [(2, "segments"), (4, "stages"), pytest.param(4, "nothing", marks=pytest.mark.slow)]
+)
 def test_fit__code_of_a_pipeline__trains_as_pytorch_does(found, ipus, recompute):
     torch.manual_seed(3)
     model, other = Classifier(), Classifier()
@@ -128,7 +133,7 @@ def test_fit__model_afterwards__is_as_it_was(found):
 
 def test_fit__inference__needs_no_optimizer():
     model = nn.Sequential(*[nn.Linear(64, 64) for _ in range(4)]).eval()
-    made = poptorch.fit(model, torch.zeros(4, 64), system="bow-2000:2", micro_batches=[4], batch=64, check=0)
+    made = poptorch.fit(model, torch.zeros(4, 64), system=FEW_TILES.with_ipus(2), micro_batches=[4], batch=64, check=0)
     assert not made.fitted.training
     assert not model.training
     assert "opts.deviceIterations" in made.code()
@@ -136,7 +141,7 @@ def test_fit__inference__needs_no_optimizer():
 
 def test_fit__other_batches__are_those_of_the_example_doubled(monkeypatch):
     model = nn.Sequential(nn.Linear(32, 32), nn.Linear(32, 32))
-    made = poptorch.fit(model, torch.zeros(3, 32), system="bow-2000:1", check=0)
+    made = poptorch.fit(model, torch.zeros(3, 32), system=FEW_TILES.with_ipus(1), batch=48, check=0)
     assert {r.plan.micro_batch % 3 for r in made.ranking} == {0}
     assert len({r.plan.micro_batch for r in made.ranking}) > 1
 
@@ -150,7 +155,9 @@ def test_fit__module_called_twice__begins_no_stage():
         def forward(self, x):
             return self.one(self.other(self.one(x)))
 
-    made = poptorch.fit(Twice(), torch.zeros(4, 32), system="bow-2000:2", batch=64, micro_batches=[4], check=0)
+    made = poptorch.fit(
+        Twice(), torch.zeros(4, 32), system=FEW_TILES.with_ipus(2), batch=64, micro_batches=[4], check=0
+    )
     assert {m for r in made.ranking for m in made.fitted.modules(r.plan)} <= {"", "other"}
 
 
@@ -188,7 +195,14 @@ def test_fit__options_of_the_model__are_in_the_code():
     model = Classifier()
     opts = poptorch.Options().syncPattern(poptorch.SyncPattern.SinglePipeline)
     made = poptorch.fit(
-        model, example(), system="bow-2000:2", batch=512, optimizer=sgd(model), micro_batches=[8], options=opts, check=0
+        model,
+        example(),
+        system=FEW_TILES.with_ipus(2),
+        batch=128,
+        optimizer=sgd(model),
+        micro_batches=[8],
+        options=opts,
+        check=0,
     )
     assert run(made.code(of_ipus(made, 2, "nothing")), model).sync_pattern == poptorch.SyncPattern.SinglePipeline
 

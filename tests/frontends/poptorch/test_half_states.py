@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from abele import poptorch
+from support.sweeps import sweep
 
 SIZE, STEPS, SCALE, MICRO = 512, 6, 128.0, 2
 START = np.linspace(-2, 2, SIZE).astype(np.float16)
@@ -115,8 +116,7 @@ def expected(rule: str, kind: torch.dtype) -> np.ndarray:
     return w
 
 
-@pytest.mark.parametrize("kind", [HALF, SINGLE], ids=str)
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize(("rule", "kind"), sweep(RULES, [HALF, SINGLE]), ids=str)
 def test_half_weights__with_moments_of_a_type__are_numpys(rule: str, kind: torch.dtype) -> None:
     got, want = trained(rule, kind), expected(rule, kind)
     # A step computed in f32 falls on the other side of a half now and then.
@@ -125,7 +125,7 @@ def test_half_weights__with_moments_of_a_type__are_numpys(rule: str, kind: torch
     assert (got == want).mean() > 0.97
 
 
-@pytest.mark.parametrize("rule", ["sgd", "adamw"])
+@pytest.mark.parametrize("rule", ["adamw", pytest.param("sgd", marks=pytest.mark.slow)])
 def test_half_weights__rounded_at_random__stay_near_exact_ones(rule: str) -> None:
     w, state = START.astype("f8"), dict[str, Any]()
     for g in DATA.astype("f8").mean(1):

@@ -190,19 +190,21 @@ class Sliced(nn.Module):
         return out, poptorch.identity_loss((out * out).sum(), "sum")
 
 
-@pytest.mark.parametrize("start", [0, 3, 4])
-def test_dynamic_slice_and_update__wherever_they_begin__equal_pytorch(start: int) -> None:
+def test_dynamic_slice_and_update__wherever_they_begin__equal_pytorch() -> None:
     x = torch.arange(35.0).reshape(5, 7).cos()
     model = Sliced()
     twin = copy.deepcopy(model)
     training = poptorch.trainingModel(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
-    out, loss = training(x, torch.tensor(start))
-    wanted, wanted_loss = twin(x, torch.tensor(start))
-    wanted_loss.backward()
-    torch.testing.assert_close(out, wanted.detach())
-    torch.testing.assert_close(loss, wanted_loss.detach())
-    assert twin.scale.grad is not None
-    torch.testing.assert_close(model.scale.detach(), twin.scale.detach() - 0.1 * twin.scale.grad)
+    optimizer = torch.optim.SGD(twin.parameters(), lr=0.1)
+    for start in (0, 3, 4):
+        out, loss = training(x, torch.tensor(start))
+        optimizer.zero_grad()
+        wanted, wanted_loss = twin(x, torch.tensor(start))
+        wanted_loss.backward()
+        optimizer.step()
+        torch.testing.assert_close(out, wanted.detach())
+        torch.testing.assert_close(loss, wanted_loss.detach())
+        torch.testing.assert_close(model.scale.detach(), twin.scale.detach())
 
 
 def test_narrow__from_a_start_that_is_data__equals_pytorch() -> None:
@@ -298,7 +300,7 @@ class GraphLayer(nn.Module):
 class GraphNetwork(nn.Module):
     def __init__(self, kind: str) -> None:
         super().__init__()
-        self.layers = nn.ModuleList([GraphLayer(kind, 6), GraphLayer(kind, 6)])
+        self.layers = nn.ModuleList([GraphLayer(kind, 6) for _ in range(1 if kind == "gat" else 2)])
 
     def forward(self, x: torch.Tensor, edges: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         for layer in self.layers:
@@ -327,19 +329,21 @@ def test_message_passing__trained__keeps_step_with_pytorch(kind: str) -> None:
 # --- tiles ----
 
 
+@pytest.mark.usefixtures("whole_machine")
 @pytest.mark.parametrize(
     "function",
     [
-        lambda x, i: x.sort(1),
-        lambda x, i: x.topk(5, 1),
         lambda x, i: x.max(1),
-        lambda x, i: x.flatten().cumsum(0),
         lambda x, i: x.logcumsumexp(1),
-        lambda x, i: x.gather(1, i),
-        lambda x, i: x.index_add(0, i[:, 0], x),
-        lambda x, i: x.index_put((i[:, 0],), x),
         lambda x, i: torch.bucketize(x, torch.linspace(-3, 3, 300)),
-        lambda x, i: torch.histc(x, 50, -3.0, 3.0),
+        # The rest have an evenness of their own elsewhere.
+        pytest.param(lambda x, i: x.sort(1), marks=pytest.mark.slow),
+        pytest.param(lambda x, i: x.topk(5, 1), marks=pytest.mark.slow),
+        pytest.param(lambda x, i: x.flatten().cumsum(0), marks=pytest.mark.slow),
+        pytest.param(lambda x, i: x.gather(1, i), marks=pytest.mark.slow),
+        pytest.param(lambda x, i: x.index_add(0, i[:, 0], x), marks=pytest.mark.slow),
+        pytest.param(lambda x, i: x.index_put((i[:, 0],), x), marks=pytest.mark.slow),
+        pytest.param(lambda x, i: torch.histc(x, 50, -3.0, 3.0), marks=pytest.mark.slow),
     ],
 )
 def test_indexing__at_a_real_size__is_work_for_all_tiles(function: Callable[..., object]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,8 @@ class Called(nn.Module):
         result = self.function(self.weight, *args)
         return result, poptorch.identity_loss(result.square().sum(), reduction="sum")
 
+
+pytestmark = pytest.mark.usefixtures("whole_machine")
 
 CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[torch.Tensor, ...]]]] = {
     "rows": (lambda x, i: x.index_select(0, i), lambda: (reals(5000, 64), places(5000, 4096))),
@@ -92,13 +94,22 @@ def _unevenness(model: Any, args: tuple[torch.Tensor, ...]) -> float:
     return float(1 / report.tile_balance)
 
 
-@pytest.mark.parametrize("name", CASES)
+REPEATED = ["columns", "sort of one row", "topk", "cumsum", "cummax of columns", "randperm", "embedding_bag"]
+"""Cases whose kernels others have too, in another shape."""
+
+
+def once(cases: Iterable[str]) -> list[Any]:
+    """Names of cases as parameters; those that repeat others are slow tests."""
+    return [pytest.param(name, marks=[pytest.mark.slow] if name in REPEATED else []) for name in cases]
+
+
+@pytest.mark.parametrize("name", once(CASES))
 def test_indexing__real_size__is_even_on_tiles(name: str) -> None:
     function, args = CASES[name]
     assert _unevenness(poptorch.inferenceModel(Called(function)), args()) < MOST_UNEVEN
 
 
-@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("name", once(TRAINED))
 def test_indexing__trained_table__is_even_on_tiles(name: str) -> None:
     shape, function, args = TRAINED[name]
     module = Called(function, reals(*shape)).train()

@@ -272,8 +272,9 @@ def test_buffer__that_the_host_updates__is_not_known() -> None:
     torch.testing.assert_close(wrapped(X), X * 3)
 
 
-def test_transformer__of_several_layers__takes_masks_of_all_kinds() -> None:
-    layers = nn.Transformer(8, 2, 2, 2, 16, 0.0, batch_first=True).eval()
+@pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_transformer__of_layers__takes_masks_of_all_kinds(count: int) -> None:
+    layers = nn.Transformer(8, 2, count, count, 16, 0.0, batch_first=True).eval()
     mask = nn.Transformer.generate_square_subsequent_mask(4)
     padding = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -222,11 +222,20 @@ LARS_CASES: dict[str, dict[str, Any]] = {
     "no momentum": {"lr": 1.0, "momentum": 0.0, "trust_coefficient": 0.1},
     "eps": {"lr": 1.0, "eps": 0.5, "trust_coefficient": 0.1},
     "scaled loss": {"lr": 1.0, "weight_decay": 0.1, "trust_coefficient": 0.05, "loss_scaling": 1024.0},
+    "decay and eps": {"lr": 1.0, "weight_decay": 0.2, "trust_coefficient": 0.02, "eps": 0.5},
+    "no momentum, scaled loss": {"lr": 1.0, "momentum": 0.0, "trust_coefficient": 0.1, "loss_scaling": 1024.0},
     "not layerwise": {"lr": 0.05, "layerwise": False, "weight_decay": 0.1},
 }
 
 
-@pytest.mark.parametrize("case", list(LARS_CASES))
+def together(cases: dict[str, Any], *, plain: Iterable[str]) -> list[Any]:
+    """Names of cases as parameters: plain tests take those that change several numbers at once."""
+    return [pytest.param(name, marks=[] if name in plain else [pytest.mark.slow]) for name in cases]
+
+
+@pytest.mark.parametrize(
+    "case", together(LARS_CASES, plain=["decay and eps", "no momentum, scaled loss", "not layerwise"])
+)
 def test_lars__twenty_updates__are_those_of_the_rule(case: str) -> None:
     given = LARS_CASES[case]
     plain = {("trust" if k == "trust_coefficient" else k): v for k, v in given.items() if k != "loss_scaling"}
@@ -247,11 +256,16 @@ LAMB_CASES: dict[str, dict[str, Any]] = {
     "small norms": {"lr": 0.02, "max_weight_norm": 0.5},
     "scaled loss": {"lr": 0.02, "loss_scaling": 4096.0},
     "other betas": {"lr": 0.02, "betas": (0.5, 0.8), "eps": 1e-3},
+    "neither decay nor correction": {"lr": 0.02, "weight_decay": 0.0, "bias_correction": False},
+    "small norms, other betas": {"lr": 0.02, "max_weight_norm": 0.5, "betas": (0.5, 0.8), "eps": 1e-3},
 }
 _NAMES = {"bias_correction": "corrected", "max_weight_norm": "most"}
 
 
-@pytest.mark.parametrize("case", list(LAMB_CASES))
+@pytest.mark.parametrize(
+    "case",
+    together(LAMB_CASES, plain=["neither decay nor correction", "small norms, other betas", "scaled loss"]),
+)
 def test_lamb__twenty_updates__are_those_of_the_rule(case: str) -> None:
     given = LAMB_CASES[case]
     plain = {_NAMES.get(k, k): v for k, v in given.items() if k != "loss_scaling"}
@@ -302,7 +316,7 @@ def test_norms__of_float16_weights_whose_squares_overflow__are_taken_in_float32(
     assert torch.isfinite(model.weight).all()
 
 
-@pytest.mark.parametrize("kind", ["LARS", "LAMB"])
+@pytest.mark.parametrize("kind", [pytest.param("LARS", marks=pytest.mark.slow), "LAMB"])
 def test_norms__of_state_that_replicas_share__are_those_of_whole_layers(kind: str) -> None:
     def trained(*, shared: bool) -> dict[str, torch.Tensor]:
         model = Small()
@@ -323,7 +337,7 @@ def test_norms__of_state_that_replicas_share__are_those_of_whole_layers(kind: st
         torch.testing.assert_close(parts[name], values, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["LAMB", "AdamW", "Adam"])
+@pytest.mark.parametrize("kind", ["LAMB", *(pytest.param(k, marks=pytest.mark.slow) for k in ("AdamW", "Adam"))])
 def test_moments__in_float16_with_the_scale_of_the_loss__take_the_steps_of_float32(kind: str) -> None:
     """Gradients near 1e-6 and squares near 1e-12 are nothing, or next to nothing, in float16."""
 

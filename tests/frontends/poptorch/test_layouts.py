@@ -16,6 +16,8 @@ from torch.nn import functional
 from abele import poptorch
 from abele.report import Report
 
+pytestmark = pytest.mark.usefixtures("whole_machine")
+
 TINY_BYTES = 16_384
 """What a tile may hold whatever the others do: a fortieth of its memory."""
 REDUCES = ("popops.reduce", "poplin.norm", "popnn.softmax", "popnn.log_softmax", "poplin.bias")

@@ -59,7 +59,11 @@ EVERYTHING = {
     [
         (lambda p: poptorch.optim.AdamW(p, lr=0.01), lambda p: torch.optim.AdamW(p, lr=0.01)),
         (lambda p: poptorch.optim.SGD(p, lr=0.1, momentum=0.9), lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)),
-        (lambda p: poptorch.optim.RMSprop(p, lr=0.01), lambda p: torch.optim.RMSprop(p, lr=0.01)),
+        pytest.param(
+            lambda p: poptorch.optim.RMSprop(p, lr=0.01),
+            lambda p: torch.optim.RMSprop(p, lr=0.01),
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["adamw", "sgd", "rmsprop"],
 )
@@ -98,6 +102,7 @@ def test_checkpoint__with_state_elsewhere__goes_on_with_state_on_the_chip() -> N
         torch.testing.assert_close(again.state_dict()[name], expected, rtol=1e-6, atol=1e-7, msg=name)
 
 
+@pytest.mark.usefixtures("whole_machine")
 def test_training__with_io_tiles__is_the_same_in_fewer_cycles() -> None:
     found = []
     for tiles in (0, 32):

@@ -98,7 +98,7 @@ def test_session_options__of_loss_scaling_that_cannot_be__are_refused(name: str)
 class Classifier(nn.Module):
     """Layers that are alike, which become calls of one function."""
 
-    def __init__(self, layers: int = 3) -> None:
+    def __init__(self, layers: int = 2) -> None:
         super().__init__()
         torch.manual_seed(1)
 

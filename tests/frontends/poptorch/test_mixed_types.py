@@ -46,7 +46,11 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
+SLOW = ("lstm", "transposed", "norms")
+"""Models whose products others here have too."""
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in MODELS])
 def test_product__of_half_activations__is_in_their_type(name: str) -> None:
     make, shape = MODELS[name]
     torch.manual_seed(1)
@@ -125,7 +129,16 @@ WITH_TYPES: dict[str, Callable[[Tensor, torch.dtype], Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int32, torch.int16, torch.bool], ids=str)
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        torch.float16,
+        torch.int32,
+        torch.bool,
+        *(pytest.param(dtype, marks=pytest.mark.slow) for dtype in (torch.float32, torch.int16)),
+    ],
+    ids=str,
+)
 def test_dtype__as_an_argument__casts_as_pytorch_does(dtype: torch.dtype) -> None:
     expected: dict[str, Tensor] = {}
     for name, function in WITH_TYPES.items():

@@ -86,8 +86,6 @@ def compare(model: ResNet, size: int, each: int, replicas: int, together: int, u
     reference = copy.deepcopy(model)
     opts = poptorch.Options().replicationFactor(replicas).outputMode(poptorch.OutputMode.All)
     opts.Abele.batchNormReplicas(together)
-    if replicas > 4:
-        opts.Abele.system("bow-pod16")
     wrapped = poptorch.trainingModel(model, opts, torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9))
     theirs = torch.optim.SGD(reference.parameters(), lr=0.05, momentum=0.9)
     made = torch.Generator().manual_seed(1)
@@ -105,7 +103,7 @@ def compare(model: ResNet, size: int, each: int, replicas: int, together: int, u
             )
 
 
-@pytest.mark.parametrize("together", [2, 4])
+@pytest.mark.parametrize("together", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_batch_norm__over_replicas__trains_as_pytorch_on_their_samples(together: int) -> None:
     compare(ResNet(1, (4, 6)), 6, 3, 4, together, 2, 1e-4)
 

@@ -122,6 +122,7 @@ def test_environment__small_model__has_four_tiles_unless_the_whole_one_is_asked_
     assert modelled_tiles(poptorch.Options()) == ("GC200", 1472)
 
 
+@pytest.mark.usefixtures("whole_machine")
 @pytest.mark.parametrize(("version", "name"), [(1, "GC2"), (2, "Bow"), (21, "C600")])
 def test_useOfflineIpuTarget__of_a_version__models_it(version: int, name: str) -> None:
     assert modelled_tiles(poptorch.Options().useOfflineIpuTarget(version))[0] == name

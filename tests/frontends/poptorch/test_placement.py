@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from placement_kit import Bert, Cnn, Mlp, Run, check_trained, classified, same_weights, sentences, trained
+from placement_kit import (
+    Bert,
+    Cnn,
+    Mlp,
+    Run,
+    check_trained,
+    classified,
+    same_weights,
+    sentences,
+    trained,
+    trained_eagerly,
+)
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from abele import poptorch
-from abele.machine import systems
 from abele.parallel import Network
 
 RUN = Run()
@@ -91,7 +102,7 @@ def test_batch_norm__in_stages__keeps_running_statistics() -> None:
 
 def test_tied_embeddings__on_two_ipus_of_two_replicas__sum_their_gradients() -> None:
     run = Run(accumulation=5, size=2, replicas=2)
-    check_trained(Bert(layers=2, blocks=[0, 1, 1, 2]), run, None, sentences(run.samples, 6, 50), system="bow-pod16")
+    check_trained(Bert(layers=1, blocks=[0, 1, 2]), run, None, sentences(run.samples, 6, 50))
 
 
 @pytest.mark.parametrize("rounds", [3, 7])
@@ -223,13 +234,34 @@ def test_loop_and_branch__in_a_stage_of_inference__run_there() -> None:
     torch.testing.assert_close(poptorch.inferenceModel(run, poptorch.Options().deviceIterations(3))(x), expected)
 
 
+class Equal(nn.Module):
+    """Equal layers, each on the IPU that is said."""
+
+    def __init__(self, ipus: list[int]) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(self._layer() for _ in ipus)
+        for layer, ipu in zip(self.layers, ipus, strict=True):
+            poptorch.BeginBlock(layer, ipu_id=ipu)
+
+    @staticmethod
+    def _layer() -> nn.Module:
+        """Operators enough for a function, and not the same ones twice."""
+        first = nn.Linear(8, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 16), nn.Tanh()
+        return nn.Sequential(*first, nn.Linear(16, 8), nn.Sigmoid(), nn.LayerNorm(8), nn.SiLU())
+
+    def forward(self, x: torch.Tensor, labels: torch.Tensor) -> Any:
+        for layer in self.layers:
+            x = layer(x)
+        return LOSS(x, labels)
+
+
 def test_equal_layers__on_ipus_of_their_own__are_calls_of_one_function(tmp_path: Path) -> None:
-    run = Run(accumulation=5, size=2, calls=1)
-    model = Bert(layers=4, blocks=[0, 0, 1, 1, 2, 2])
+    run = Run(accumulation=5, calls=1)
+    model = Equal([0, 1, 1, 2])
     opts = run.options()
     opts.Abele.dumpPasses(str(tmp_path))
     wrapped = poptorch.trainingModel(model, opts, sgd(model.parameters()))
-    wrapped.compile(*sentences(run.samples, 6, 50))
+    wrapped.compile(*classified(run.samples, 8))
     (outlined,) = tmp_path.glob("*/*-outline.net")
     calls = [line.split("call")[0] for line in outlined.read_text().splitlines() if "= call(" in line]
     assert sum("@ipu1" in line for line in calls) == 2
@@ -240,10 +272,10 @@ def test_equal_layers__on_ipus_of_their_own__are_calls_of_one_function(tmp_path:
 def test_shared_functions__of_layers_on_two_ipus__are_one_on_each(strategy: Any) -> None:
     run = Run(accumulation=3, size=2, calls=1)
     wrapped = check_trained(
-        Bert(layers=4, blocks=[0, 0, 0, 1, 1, 1]),
+        Equal([0, 0, 1, 1]),
         run,
         strategy,
-        sentences(run.samples, 6, 50),
+        classified(run.samples, 8),
         edit=lambda opts: opts.Abele.sharedFunctions(),
     )
     assert places(wrapped) == {"@ipu0", "@ipu1:stage1" if strategy is None else "@ipu1"}
@@ -293,7 +325,6 @@ class Leading(Parts):
         return scores if labels is None else LOSS(scores, labels)
 
 
-SMALL = systems.bow_2000().evolve(ipu={"num_tiles": 16})
 FORMS = ["contexts", "started", "layers", "functions"]
 LEADING: dict[str, tuple[Callable[[], Any], int, set[str]]] = {
     "pipeline": (lambda: None, 1, {"@ipu0", "@ipu1:stage1", "@ipu2:stage2"}),
@@ -323,7 +354,7 @@ LEADING: dict[str, tuple[Callable[[], Any], int, set[str]]] = {
 def test_operations__before_the_first_block__are_on_ipu_0_in_training(name: str, form: str) -> None:
     strategy, ipu, expected = LEADING[name]
     run = Run(accumulation=5, calls=1)
-    wrapped = check_trained(Leading(form, ipu), run, strategy(), classified(run.samples, 8), system=SMALL)
+    wrapped = check_trained(Leading(form, ipu), run, strategy(), classified(run.samples, 8))
     assert places(wrapped) == expected
 
 
@@ -331,7 +362,7 @@ def test_operations__before_the_first_block__are_on_ipu_0_in_training(name: str,
 def test_operations__before_the_first_block__are_on_ipu_0_in_inference(name: str, form: str) -> None:
     strategy, ipu, expected = LEADING[name]
     model = Leading(form, ipu).eval()
-    wrapped = poptorch.inferenceModel(model, Run(3, 1).options(strategy(), SMALL))
+    wrapped = poptorch.inferenceModel(model, Run(3, 1).options(strategy()))
     x, _ = classified(6, 8)
     torch.testing.assert_close(wrapped(x), model(x).detach())
     assert places(wrapped) == expected
@@ -343,7 +374,7 @@ def test_layer_of_a_sequential__that_begins_a_block_on_ipu_1__leaves_those_befor
     x, _ = classified(6, 8)
     with pytest.raises(poptorch.Error, match=r"number of pipeline stages \(2\)"):
         poptorch.inferenceModel(model)(x)
-    wrapped = poptorch.inferenceModel(model, Run(2, 1).options(system=SMALL))
+    wrapped = poptorch.inferenceModel(model, Run(2, 1).options())
     torch.testing.assert_close(wrapped(x), model(x).detach())
 
 
@@ -357,9 +388,9 @@ def test_loop_and_checkpoint__before_the_first_block__are_in_the_first_stage() -
             return super().forward(x, labels)
 
     run = Run(accumulation=5, calls=1)
-    check_trained(Looped("started", 1), run, None, classified(run.samples, 8), system=SMALL)
+    check_trained(Looped("started", 1), run, None, classified(run.samples, 8))
     model, (x, _) = Looped("contexts", 1), classified(6, 8)
-    wrapped = poptorch.inferenceModel(model, Run(3, 1).options(system=SMALL))
+    wrapped = poptorch.inferenceModel(model, Run(3, 1).options())
     torch.testing.assert_close(wrapped(x), Leading.forward(model, x * 1.5**2).detach())
 
 
@@ -376,7 +407,10 @@ class Checkpointed(Parts):
             return LOSS(self.c(x), labels)
 
 
-@pytest.mark.parametrize(("kind", "again"), [(None, 1), (0, 0), (1, 0), (3, 1), (4, 1)])
+@pytest.mark.parametrize(
+    ("kind", "again"),
+    [(None, 1), (0, 0), (3, 1), pytest.param(1, 0, marks=pytest.mark.slow), pytest.param(4, 1, marks=pytest.mark.slow)],
+)
 def test_recomputation__of_each_kind__changes_no_result(kind: int | None, again: int, tmp_path: Path) -> None:
     def edit(opts: poptorch.Options) -> None:
         opts.Abele.dumpPasses(str(tmp_path))
@@ -400,26 +434,41 @@ def test_recomputation__of_no_kind_that_there_is__is_refused() -> None:
 # --- 8-bit stashes ---------------------------------------------------------------------------------------------------
 
 
-def test_stash__of_8_bit_floats__follows_pytorch_in_float32() -> None:
+def check_stashes(model: nn.Module, run: Run, data: Any, expected: torch.Tensor, format: str, scale: int) -> None:
+    """Train a model whose stashes are 8-bit floats, and hold its losses against those of float32."""
+    opts = run.options()
+    opts.Abele.stash(format, scale)
+    losses, wrapped = trained(model, run, opts, poptorch.optim.AdamW(model.parameters(), lr=2e-3), data)
+    found = losses.mean(1)
+    assert found[-1] < 0.9 * found[0]
+    assert (found - expected).abs().max() < 0.01
+    # The first update saw the weights that the others see.
+    assert found[0] == pytest.approx(float(expected[0]), rel=1e-5)
+    names = {v.dtype.name for v in wrapped.executable.graph.variables if v.name.endswith("ring")}
+    assert any(name.startswith(f"f8_{format[1:]}") for name in names)
+
+
+@pytest.mark.parametrize(("format", "scale"), [("F143", -4), ("F152", 0)])
+def test_stash__of_8_bit_floats__follows_pytorch_in_float32(format: str, scale: int) -> None:
+    run = Run(accumulation=5, size=2, calls=20)
+    torch.manual_seed(0)
+    model = Mlp(width=32)
+    oracle, data = copy.deepcopy(model), classified(run.samples, 32)
+    poptorch.removeBlocks(oracle)
+    expected = trained_eagerly(oracle, run, torch.optim.AdamW(oracle.parameters(), lr=2e-3), data).mean(1)
+    check_stashes(model, run, data, expected, format, scale)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("format", "scale"), [("F143", 0), ("F143", -4), ("F152", 0)])
+def test_stash__of_8_bit_floats_in_bert__follows_pytorch_in_float32(format: str, scale: int) -> None:
     run = Run(accumulation=7, size=2, calls=20)
     torch.manual_seed(0)
-    start = Bert(width=32, layers=4, blocks=[0, 0, 1, 2, 3, 3])
-    oracle = copy.deepcopy(start)
+    model = Bert(width=32, layers=4, blocks=[0, 0, 1, 2, 3, 3])
+    oracle, data = copy.deepcopy(model), sentences(run.samples, 6, 50)
     poptorch.removeBlocks(oracle)
-    data = sentences(run.samples, 6, 50)
     expected = trained_whole(oracle, run, torch.optim.AdamW(oracle.parameters(), lr=2e-3), data).mean(1)
-    for format, scale in (("F143", 0), ("F143", -4), ("F152", 0)):
-        model, opts = copy.deepcopy(start), run.options(system="bow-pod16")
-        opts.Abele.stash(format, scale)
-        made = poptorch.optim.AdamW(model.parameters(), lr=2e-3)
-        losses, wrapped = trained(model, run, opts, made, data)
-        found = losses.mean(1)
-        assert found[-1] < 0.9 * found[0]
-        assert (found - expected).abs().max() < 0.01
-        # The first update saw the weights that the others see.
-        assert found[0] == pytest.approx(float(expected[0]), rel=1e-5)
-        names = {v.dtype.name for v in wrapped.executable.graph.variables if v.name.endswith("ring")}
-        assert any(name.startswith(f"f8_{format[1:]}") for name in names)
+    check_stashes(model, run, data, expected, format, scale)
 
 
 @pytest.mark.parametrize(("format", "scale"), [("F134", 0), ("F143", 32), ("F143", 0.5)])
@@ -447,20 +496,32 @@ class Dropping(Mlp):
         return x, LOSS(x, labels)
 
 
+STRATEGIES_OF_SEVERAL: dict[str, Callable[[], Any]] = {"pipelined": lambda: None, "sharded": poptorch.ShardedExecution}
+
+
 def same_on_one_ipu(
-    model: nn.Module, strategy: Any, make: Any, *, dtype: torch.dtype = torch.float32, edit: Any = None
+    model: nn.Module,
+    make: Any,
+    strategies: Iterable[str] = STRATEGIES_OF_SEVERAL,
+    *,
+    dtype: torch.dtype = torch.float32,
+    edit: Any = None,
 ) -> None:
-    """Hold a model on several IPUs against the same on one."""
-    alone = copy.deepcopy(model)
+    """Hold a model on several IPUs, by each strategy, against the same on one."""
     x, labels = classified(RUN.samples, 8)
-    results = []
-    for each, chosen in ((model, strategy), (alone, one_ipu())):
-        opts = RUN.options(chosen).randomSeed(5)
+
+    def run(strategy: Any) -> tuple[torch.Tensor, nn.Module]:
+        made = copy.deepcopy(model)
+        opts = RUN.options(strategy).randomSeed(5)
         if edit is not None:
             edit(opts)
-        results.append(trained(each, RUN, opts, make(each.parameters()), (x.to(dtype), labels))[0])
-    torch.testing.assert_close(*results, rtol=2e-5, atol=2e-6)
-    same_weights(model, alone)
+        return trained(made, RUN, opts, make(made.parameters()), (x.to(dtype), labels))[0], made
+
+    expected, alone = run(one_ipu())
+    for name in strategies:
+        losses, made = run(STRATEGIES_OF_SEVERAL[name]())
+        torch.testing.assert_close(losses, expected, rtol=2e-5, atol=2e-6, msg=lambda m, n=name: f"{n}: {m}")
+        same_weights(made, alone)
 
 
 OPTIMISERS: dict[str, Callable[..., Any]] = {
@@ -472,37 +533,40 @@ OPTIMISERS: dict[str, Callable[..., Any]] = {
     ),
     "rmsprop": lambda p: poptorch.optim.RMSprop(p, lr=0.01, momentum=0.5),
 }
-BOTH = pytest.mark.parametrize("strategy", [lambda: None, poptorch.ShardedExecution], ids=["pipelined", "sharded"])
+IN_TURN = list(zip(OPTIMISERS, itertools.cycle(STRATEGIES_OF_SEVERAL)))
+"""Each optimiser with one of the strategies; whole products are slow tests."""
 
 
-@BOTH
-@pytest.mark.parametrize("name", OPTIMISERS)
-def test_optimisers__over_ipus__do_what_they_do_on_one(name: str, strategy: Callable[[], Any]) -> None:
-    same_on_one_ipu(Mlp(), strategy(), OPTIMISERS[name])
+@pytest.mark.parametrize(
+    ("name", "strategy"),
+    [
+        pytest.param(*pair, marks=[] if pair in IN_TURN else [pytest.mark.slow])
+        for pair in itertools.product(OPTIMISERS, STRATEGIES_OF_SEVERAL)
+    ],
+)
+def test_optimisers__over_ipus__do_what_they_do_on_one(name: str, strategy: str) -> None:
+    same_on_one_ipu(Mlp(), OPTIMISERS[name], [strategy])
 
 
-@BOTH
-def test_dropout__over_ipus__draws_what_one_draws(strategy: Callable[[], Any]) -> None:
-    same_on_one_ipu(Dropping(), strategy(), sgd)
+def test_dropout__over_ipus__draws_what_one_draws() -> None:
+    same_on_one_ipu(Dropping(), sgd)
 
 
-@BOTH
-def test_automatic_loss_scale__over_ipus__moves_as_on_one(strategy: Callable[[], Any]) -> None:
+def test_automatic_loss_scale__over_ipus__moves_as_on_one() -> None:
     def edit(opts: poptorch.Options) -> None:
         opts.Training.setAutomaticLossScaling(True)
 
     def make(p: Any) -> torch.optim.Optimizer:
         return poptorch.optim.SGD(p, lr=0.01, accum_type=torch.float16)
 
-    same_on_one_ipu(Mlp().half(), strategy(), make, dtype=torch.float16, edit=edit)
+    same_on_one_ipu(Mlp().half(), make, dtype=torch.float16, edit=edit)
 
 
-@BOTH
-def test_running_mean__over_ipus__is_that_of_one(strategy: Callable[[], Any]) -> None:
+def test_running_mean__over_ipus__is_that_of_one() -> None:
     def edit(opts: poptorch.Options) -> None:
         opts.Training.setMeanAccumulationAndReplicationReductionStrategy(poptorch.MeanReductionStrategy.Running)
 
-    same_on_one_ipu(Mlp(), strategy(), sgd, edit=edit)
+    same_on_one_ipu(Mlp(), sgd, edit=edit)
 
 
 # --- state, files, anchors --------------------------------------------------------------------------------------------
@@ -584,6 +648,7 @@ def test_machine__of_replicas_of_a_pipeline__has_an_ipu_for_each_of_their_stages
     assert target["whole_system_num_ipus"] == 8  # Three of four are used.
 
 
+@pytest.mark.usefixtures("whole_machine")
 def test_machine__that_was_not_chosen__is_large_enough() -> None:
     run = Run(accumulation=5, replicas=2, calls=1)
     wrapped = check_trained(Mlp(), run, None, classified(run.samples, 8))

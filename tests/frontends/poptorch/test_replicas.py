@@ -11,6 +11,9 @@ import pytest
 import torch
 
 import abele.poptorch as poptorch
+from support.sweeps import sweep
+
+pytestmark = pytest.mark.usefixtures("whole_machine")
 
 BATCH = 4
 
@@ -226,8 +229,7 @@ GROUPINGS = {
 }
 
 
-@pytest.mark.parametrize("mean", [True, False])
-@pytest.mark.parametrize("name", GROUPINGS)
+@pytest.mark.parametrize(("name", "mean"), sweep(GROUPINGS, [True, False]))
 def test_grouped_parameter__of_four_replicas__is_trained_by_each_group_alone(name: str, mean: bool) -> None:
     kind, shards, row_of = GROUPINGS[name]
     model = Scaled(max(row_of) + 1)
@@ -351,8 +353,7 @@ class Summed(torch.nn.Module):
         return poptorch.identity_loss(x, "sum")
 
 
-@pytest.mark.parametrize("name", ["consecutive", "orthogonal"])
-@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(("name", "training"), sweep(["consecutive", "orthogonal"], [False, True]))
 def test_grouped_parameter__of_which_all_replicas_come_back__has_a_row_for_each(name: str, training: bool) -> None:
     kind, shards, row_of = GROUPINGS[name]
     model = Scaled(2)

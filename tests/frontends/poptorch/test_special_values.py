@@ -18,6 +18,9 @@ from torch.nn import functional
 from abele import poptorch
 from abele.frontends.poptorch.capture.registry import HANDLERS
 from abele.machine import systems
+from support.sweeps import sweep
+
+pytestmark = pytest.mark.usefixtures("whole_machine")
 
 NAN, INF = math.nan, math.inf
 EXTREMES = ("maximum", "minimum", "fmax", "fmin", "clamp", "relu", "hardtanh", "threshold")
@@ -251,8 +254,7 @@ def test_operators__gradients_of_some_at_special_values__are_pytorchs() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["native", "tiles"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(("dtype", "mode"), sweep([torch.float32, torch.float16, torch.bfloat16], ["native", "tiles"]))
 def test_operators__all_of_them_at_special_values__are_pytorchs(dtype: Any, mode: str) -> None:
     check_values(dtype, mode, 1)
 

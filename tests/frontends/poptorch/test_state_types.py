@@ -16,6 +16,8 @@ from torch import nn
 
 from abele import poptorch
 
+pytestmark = pytest.mark.usefixtures("whole_machine")
+
 SIZE, STEPS = 384, 5
 HALF, SINGLE = torch.half, torch.float
 START = np.linspace(-2, 2, SIZE).astype(np.float16)

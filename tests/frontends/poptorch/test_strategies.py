@@ -25,6 +25,8 @@ from abele.frontends.poptorch.models.placing import Placing
 from abele.parallel import evaluate
 from abele.parallel.passes.stages import AssignStages
 
+pytestmark = pytest.mark.usefixtures("whole_machine")
+
 
 class Two(nn.Module):
     """Two layers, each a block."""

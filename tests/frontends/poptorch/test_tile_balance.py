@@ -31,6 +31,8 @@ what the one before left; between them work is on all tiles. Many small matrices
 SMALLEST = 10_000
 """Cycles of the busiest tile below which there is not enough to spread."""
 
+pytestmark = pytest.mark.usefixtures("whole_machine")
+
 FEW = ("unfold", "fold", "attention, bools", "RNN, lengths", "triangular solve, one")
 
 

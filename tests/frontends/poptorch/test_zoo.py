@@ -20,7 +20,7 @@ sys.path.remove(BENCHMARKS)
 
 from abele.report import HOST_FUNCTIONS, HOST_LEAVES, HostProfile
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("whole_machine")]
 
 KNOWN = {
     r"embedding/(slice|grad/update)": "indexed loads and updates cannot be said in nests: they run their vertices",
