@@ -16,6 +16,8 @@ from abele.parallel.ops import quarters, views
 from abele.poplibs.poplin import ConvParams
 from abele.session import Schedule, Session, Settings
 
+pytestmark = pytest.mark.usefixtures("whole_machine")
+
 Array = np.ndarray[Any, Any]
 Make = Callable[..., Sequence[Value]]
 

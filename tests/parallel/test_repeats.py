@@ -27,6 +27,8 @@ from abele.poplibs import popops
 from abele.poplibs.popops.expr import _1, _2
 from abele.runtime import Engine
 
+pytestmark = pytest.mark.usefixtures("whole_machine")
+
 
 def one_ipu() -> Graph:
     return Graph(systems.bow_2000().with_ipus(1))

@@ -16,6 +16,8 @@ from abele.parallel.ops import build
 from abele.parallel.program import NetworkProgram
 from abele.runtime import Engine
 
+pytestmark = pytest.mark.usefixtures("whole_machine")
+
 SCHEDULE = Schedule(device_iterations=2, accumulation=2)
 
 

@@ -17,6 +17,8 @@ from abele.parallel.passes.pipeline import in_blocks
 from abele.parallel.passes.skip_hidden import SkipHidden
 from abele.parallel.score_blocks import RowBlocks
 
+pytestmark = pytest.mark.usefixtures("whole_machine")
+
 ROWS, WIDTH = 64, 8
 Array = npt.NDArray[np.generic]
 PLACE = np.arange(ROWS)

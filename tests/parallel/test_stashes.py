@@ -17,6 +17,8 @@ from abele.parallel.ops import build
 from abele.parallel.schedule import OutputMode, PipelineSchedule
 from abele.session import Session, Settings, compile_network
 
+pytestmark = pytest.mark.usefixtures("whole_machine")
+
 BATCH, WIDTH, ROUNDS = 4, 8, 7
 
 

@@ -13,6 +13,8 @@ from abele.parallel.network import Value
 from abele.parallel.ops import build
 from abele.parallel.passes import AssignPlaces, Pass, Pipeline, checked_passes
 
+pytestmark = pytest.mark.usefixtures("whole_machine")
+
 HEAD = "network { input %x: f32[2, 3] input %i: i32[] parameter %w: f32[4, 3] "
 
 ILLEGAL = {

@@ -18,6 +18,8 @@ from abele.frontends.poptorch.capture import capture, decomposition
 from abele.frontends.poptorch.capture.registry import HANDLERS, handler_of
 from abele.parallel import differentiate, evaluate
 
+pytestmark = pytest.mark.usefixtures("whole_machine")
+
 
 class Digits(nn.Module):
     """A convolutional classifier with its loss."""

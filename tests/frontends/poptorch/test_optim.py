@@ -14,6 +14,8 @@ from abele.frontends.poptorch.training.optimizer_checks import KNOWN
 from abele.frontends.poptorch.training.rules import read_optimiser, read_rules
 from abele.parallel import Adam, NetworkBuilder, Sgd
 
+pytestmark = pytest.mark.usefixtures("whole_machine")
+
 
 def parameters() -> list[torch.nn.Parameter]:
     return [torch.nn.Parameter(torch.zeros(2)), torch.nn.Parameter(torch.zeros(3))]

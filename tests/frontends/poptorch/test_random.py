@@ -13,6 +13,8 @@ from torch import nn
 
 from abele import poptorch
 
+pytestmark = pytest.mark.usefixtures("whole_machine")
+
 SIZE = 20_000
 Function = Callable[[torch.Tensor], torch.Tensor]
 

@@ -12,6 +12,8 @@ from torch import nn
 
 from abele import poptorch
 
+pytestmark = pytest.mark.usefixtures("whole_machine")
+
 LAYERS: dict[str, dict[str, Any]] = {
     "one": {},
     "two": {"num_layers": 2},

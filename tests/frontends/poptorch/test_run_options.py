@@ -18,6 +18,8 @@ from abele.report import Report
 from abele.runtime.engine.run_log import REPORT_NAME
 from abele.viewer.opened import Shelf
 
+pytestmark = pytest.mark.usefixtures("whole_machine")
+
 HALF = torch.full((64, 64), 1.0, dtype=torch.float16)
 
 

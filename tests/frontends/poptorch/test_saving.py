@@ -21,6 +21,8 @@ from abele.errors import FileFormatError
 from abele.frontends.poptorch.models.saving import FORMAT
 from abele.frontends.poptorch.version import VERSION
 
+pytestmark = pytest.mark.usefixtures("whole_machine")
+
 
 def trained(**more: Any) -> Any:
     model = classifier(dropout=0.25)

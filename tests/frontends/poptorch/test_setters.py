@@ -14,6 +14,8 @@ from abele import poptorch
 from abele.frontends.poptorch.models.batching import Batching
 from abele.frontends.poptorch.options.checked import CheckedOptions
 
+pytestmark = pytest.mark.usefixtures("whole_machine")
+
 Setter = Callable[[poptorch.Options], Any]
 
 

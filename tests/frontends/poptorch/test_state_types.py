@@ -17,6 +17,8 @@ from torch import nn
 from abele import poptorch
 from support import sweeps
 
+pytestmark = pytest.mark.usefixtures("whole_machine")
+
 SIZE, STEPS = 384, 5
 HALF, SINGLE = torch.half, torch.float
 START = np.linspace(-2, 2, SIZE).astype(np.float16)

@@ -26,6 +26,8 @@ from abele.parallel import evaluate
 from abele.parallel.passes.stages import AssignStages
 from support import sweeps
 
+pytestmark = pytest.mark.usefixtures("whole_machine")
+
 
 class Two(nn.Module):
     """Two layers, each a block."""

@@ -19,7 +19,7 @@ from abele import poptorch
 from abele.frontends.poptorch import fp8
 from abele.frontends.poptorch.errors import ArgumentError, OptionValueError
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("whole_machine")]
 
 FORMATS = [fp8.F143, fp8.F152]
 

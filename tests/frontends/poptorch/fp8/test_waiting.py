@@ -15,7 +15,7 @@ from abele import poptorch
 from abele.frontends.poptorch import fp8
 from abele.report import Report
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("whole_machine")]
 
 LAYERS, ROWS, WIDTH = 3, 64, 32
 ACTIVATIONS, WEIGHTS = LAYERS * ROWS * WIDTH, (LAYERS - 1) * WIDTH * WIDTH

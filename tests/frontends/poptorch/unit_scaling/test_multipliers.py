@@ -20,7 +20,7 @@ from abele.frontends.poptorch.unit_scaling import activations
 from abele.garden import low_precision, low_precision_training
 from abele.garden.low_precision_networks import MaskedBert
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("whole_machine")]
 
 
 class Functions(nn.Module):

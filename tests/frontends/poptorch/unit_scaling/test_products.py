@@ -19,7 +19,7 @@ from abele.frontends.poptorch.unit_scaling.rules import Factors
 from abele.machine import systems
 from abele.poptorch import fp8
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("whole_machine")]
 
 FACTOR = st.floats(2.0**-20, 4.0)
 
