@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import pytest
 
 from abele.kernels.nest.ir import Affine
@@ -57,6 +59,16 @@ def test_order__of_five_loops__is_costed_like_any_other() -> None:
     assert sorted(order) == sorted(parallel)
     assert lines > 0
     assert schedule_cost(nest, CPU) > 0
+
+
+def test_order__of_four_loops__costs_as_little_as_the_cheapest_of_all_orders() -> None:
+    parallel = {"a": 40, "b": 24, "c": 20, "n": 64}
+    left, right = {"k": 1, "a": 512, "b": 20480}, {"n": 1, "k": 64, "c": 32768}
+    nest = contraction(parallel, {"k": 512}, left, right, {"n": 1, "c": 64, "b": 1280, "a": 30720})
+    schedule = NestSchedule(tuple(parallel), 0, ("k",), "n", 16, (("n", 2), ("a", 4)))
+    _, least = Traffic(nest, CPU).best_order(schedule, tuple(parallel))
+    each = [Traffic(nest, CPU).best_order(schedule, tuple(parallel), order)[1] for order in permutations(parallel)]
+    assert least == min(each) < max(each)
 
 
 def test_register_tile__of_a_product__fills_the_registers_beside_its_operands() -> None:
