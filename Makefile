@@ -52,11 +52,12 @@ slow: $(VENV)/installed-dev $(VENV)/installed-docs
 	@echo "== $@"
 	$(BIN)/python -m pytest -n auto -m slow --budget slow
 
-# What slow tests check a sample of, whole; SWEEP='commit' takes the sample of another commit.
+# What slow tests check a sample of, whole, and ten times the examples of each property; SWEEP='commit' takes the
+# sample of another commit.
 sweeps: SWEEP ?= all
 sweeps: $(VENV)/installed-dev $(VENV)/installed-docs
 	@echo "== $@"
-	SWEEP='$(SWEEP)' $(BIN)/python -m pytest -n auto -m slow
+	SWEEP='$(SWEEP)' HYPOTHESIS_PROFILE=many $(BIN)/python -m pytest -n auto -m "slow or hypothesis"
 
 # All entries and types of PyTorch's databases.
 operators: SWEEP ?= all

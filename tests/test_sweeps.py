@@ -32,7 +32,7 @@ def test_seed__environment_commit_or_neither__is_never_empty(monkeypatch: pytest
     assert sweeps.seed.__wrapped__() == "all"
 
 
-class Point:
+class FakeTest:
     """A test, as far as samples look at it."""
 
     def __init__(self, nodeid: str, marker: str | None) -> None:
@@ -43,7 +43,9 @@ class Point:
 
 
 def test_rest_of_a_sweep__by_commit__is_another_eighth_of_it() -> None:
-    items = [Point(f"test_a.py::test_point[{n}]", "rest") for n in range(400)] + [Point("test_a.py::test_plain", None)]
+    items = [FakeTest(f"test_a.py::test_point[{n}]", "rest") for n in range(400)] + [
+        FakeTest("test_a.py::test_plain", None)
+    ]
     kept = [[i.nodeid for i in items if not sweeps.is_left_out(i, by=seed)] for seed in ("8feff850", "de744a83", "all")]
     assert all(30 < len(some) < 75 for some in kept[:2])
     assert kept[0] != kept[1]
@@ -51,9 +53,22 @@ def test_rest_of_a_sweep__by_commit__is_another_eighth_of_it() -> None:
     assert all(some[-1].endswith("test_plain") for some in kept)
 
 
-def test_cover__of_three_axes__has_every_pair_of_values() -> None:
-    points = [(a, b, c) for a in "abcdef" for b in "12345" for c in "xyz"]
-    plain = sweeps.covering(points)
-    assert len(plain) < 45
-    for first, second in itertools.combinations(range(3), 2):
-        assert {(points[n][first], points[n][second]) for n in plain} == {(p[first], p[second]) for p in points}
+@pytest.mark.parametrize("sizes", [(6, 5, 3), (2, 2, 2, 2), (1, 4, 3)], ids=str)
+def test_cover__of_three_axes_and_more__has_all_pairs_in_few_points(sizes: tuple[int, ...]) -> None:
+    points = product(*sizes)
+    plain = [points[n] for n in sweeps.covering(points)]
+    for first, second in itertools.combinations(range(len(sizes)), 2):
+        assert len({(p[first], p[second]) for p in plain}) == sizes[first] * sizes[second]
+    one, two = sorted(sizes)[-2:]
+    assert one * two <= len(plain) <= 1.4 * one * two + 2
+
+
+def test_cover__of_two_axes__has_each_value_and_shares_the_others_evenly() -> None:
+    points = product(6, 2)
+    plain = [points[n] for n in sweeps.covering(points)]
+    assert sorted(p[0] for p in plain) == list("012345")
+    assert sorted(p[1] for p in plain) == ["0"] * 3 + ["1"] * 3
+
+
+def product(*sizes: int) -> list[sweeps.Point]:
+    return list(itertools.product(*(map(str, range(size)) for size in sizes)))

@@ -13,6 +13,8 @@ import torch
 import abele.poptorch as poptorch
 from support.sweeps import sweep
 
+pytestmark = pytest.mark.usefixtures("whole_machine")
+
 BATCH = 4
 
 

@@ -20,6 +20,8 @@ from abele.frontends.poptorch.capture.registry import HANDLERS
 from abele.machine import systems
 from support.sweeps import sweep
 
+pytestmark = pytest.mark.usefixtures("whole_machine")
+
 NAN, INF = math.nan, math.inf
 EXTREMES = ("maximum", "minimum", "fmax", "fmin", "clamp", "relu", "hardtanh", "threshold")
 """Of zeros of both signs they may give either."""
