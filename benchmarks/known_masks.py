@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.expr import derivative, select
+from abele.network import Network, NetworkBuilder
+from abele.network.blocked_attention import MaskedAttention
+from abele.network.ops import build
+from abele.network.passes.skip_hidden import SkipHidden
+from abele.network.score_blocks import RowBlocks
 from abele.numerics import bool_, f16
-from abele.parallel import Network, NetworkBuilder
-from abele.parallel.blocked import MaskedAttention
-from abele.parallel.ops import build
-from abele.parallel.passes.skip_hidden import SkipHidden
-from abele.parallel.score_blocks import RowBlocks
 from abele.session import Settings
 from abele.session.attention_blocks import ModelledBlocks
 

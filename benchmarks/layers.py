@@ -72,12 +72,12 @@ def measure(kind: str, count: int, *, training: bool, functions: bool) -> dict[s
 
     from abele import poptorch
     from abele.compiler import compile_program
+    from abele.distribution.program import lower_network
+    from abele.distribution.program_options import RunModes
     from abele.frontends.poptorch.capture import capture
     from abele.graph import Graph
     from abele.machine import systems
-    from abele.parallel import Group, Schedule, Sgd, inference_pipeline, training_pipeline
-    from abele.parallel.modes import RunModes
-    from abele.parallel.program import lower_network
+    from abele.network import Group, Schedule, Sgd, inference_pipeline, training_pipeline
     from abele.runtime import Engine
     from abele.session.compiling import collector_paused
 

@@ -231,7 +231,7 @@ def measure_filter(browser: Browser, name: str, address: str) -> list[Row]:
 OPENING = """
 import sys, time
 import abele.viewer.answers as answers
-from abele.viewer.opened import Shelf
+from abele.viewer.open_reports import Shelf
 from abele.viewer.params import Params
 began = time.perf_counter()
 opened = next(iter(Shelf([sys.argv[1]])))

@@ -496,8 +496,8 @@ EXAMPLES: dict[str, Example] = {
             """
             from abele.fitting import FitSpace, Model, fit_network
             from abele.machine import systems
-            from abele.parallel import NetworkBuilder
-            from abele.parallel.ops import build
+            from abele.network import NetworkBuilder
+            from abele.network.ops import build
 
             def model(batch):
                 net = NetworkBuilder()
@@ -560,7 +560,7 @@ EXAMPLES: dict[str, Example] = {
     "NetworkError": Example(
         _code(
             """
-            from abele.parallel import NetworkBuilder, verify
+            from abele.network import NetworkBuilder, verify
 
             net = NetworkBuilder()
             x = net.input((2, 3), "f32", "x")
@@ -568,14 +568,14 @@ EXAMPLES: dict[str, Example] = {
             verify(net.finish())
             """
         ),
-        "Each kind of op says which operands, attributes and results are legal, in `abele/parallel/ops`; the functions "
-        "of `abele.parallel.ops.build` keep to it. If a pass made the network, the error names the pass: report it.",
+        "Each kind of op says which operands, attributes and results are legal, in `abele/network/ops`; the functions "
+        "of `abele.network.ops.build` keep to it. If a pass made the network, the error names the pass: report it.",
     ),
     "StageOrderError": Example(
         _code(
             """
-            from abele.parallel import NetworkBuilder, Place, inference_pipeline
-            from abele.parallel.ops import build
+            from abele.network import NetworkBuilder, Place, inference_pipeline
+            from abele.network.ops import build
 
             net = NetworkBuilder()
             hidden = net.input((2, 3), "f32", "x")
@@ -593,7 +593,7 @@ EXAMPLES: dict[str, Example] = {
     "NetworkTextError": Example(
         _code(
             """
-            from abele.parallel import parse
+            from abele.network import parse
 
             parse("network { input %x: f32[2] output %y }")
             """
@@ -642,9 +642,9 @@ EXAMPLES: dict[str, Example] = {
     "SessionError": Example(
         _code(
             """
-            from abele.parallel import NetworkBuilder
+            from abele.network import NetworkBuilder
             from abele.expr.derivative import arg
-            from abele.parallel.ops import build
+            from abele.network.ops import build
             from abele.session import Session
 
             net = NetworkBuilder()
@@ -659,9 +659,9 @@ EXAMPLES: dict[str, Example] = {
     "SignatureError": Example(
         _code(
             """
-            from abele.parallel import NetworkBuilder
+            from abele.network import NetworkBuilder
             from abele.expr.derivative import arg
-            from abele.parallel.ops import build
+            from abele.network.ops import build
             from abele.session import Session
 
             net = NetworkBuilder()

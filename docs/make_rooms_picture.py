@@ -8,18 +8,20 @@ WIDTH, HEIGHT, LINE = 150, 66, 17
 BOXES = {
     "torch": (20, 40, "PyTorch model", "frontends/poptorch", "session"),
     "tile": (20, 150, "tile program", "graph, codelet"),
-    "parallel": (220, 40, "parallel", "networks and passes", "training program"),
-    "poplibs": (420, 40, "poplibs", "products, convolutions", "maps, reductions"),
-    "graph": (420, 150, "graph", "variables on tiles", "vertices, programs"),
-    "compiler": (620, 150, "compiler", "checks, exchange", "memory, cycles"),
-    "runtime": (820, 95, "runtime", "native execution", "on all cores"),
-    "report": (820, 205, "report", "columns, pictures", "text, file"),
-    "machine": (520, 260, "machine", "chips and systems"),
+    "network": (205, 40, "network", "ops, passes", "derivatives"),
+    "distribution": (390, 40, "distribution", "pipelines, replicas", "streamed weights"),
+    "poplibs": (575, 40, "poplibs", "products, convolutions", "maps, reductions"),
+    "graph": (575, 150, "graph", "variables on tiles", "vertices, programs"),
+    "compiler": (760, 150, "compiler", "checks, exchange", "memory, cycles"),
+    "runtime": (945, 95, "runtime", "native execution", "on all cores"),
+    "report": (945, 205, "report", "columns, pictures", "text, file"),
+    "machine": (668, 260, "machine", "chips and systems"),
 }
 """Left and top of each box, and its lines."""
 ARROWS = (
-    ("torch", "parallel"),
-    ("parallel", "poplibs"),
+    ("torch", "network"),
+    ("network", "distribution"),
+    ("distribution", "poplibs"),
     ("poplibs", "graph"),
     ("tile", "graph"),
     ("graph", "compiler"),
@@ -67,7 +69,7 @@ def main() -> None:
     parts = [arrow(*pair, "plain") for pair in ARROWS] + [arrow(*pair, "dotted") for pair in DOTTED]
     parts += [box(*given) for given in BOXES.values()]
     svg = (
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 990 345" role="img">'
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1115 345" role="img">'
         f"<style>{STYLE}</style><defs>{TIP}</defs>"
         '<rect width="990" height="345" style="fill:#fff;stroke:none"/>' + "\n".join(parts) + "</svg>\n"
     )

@@ -18,7 +18,7 @@ _FRONT_ENDS = ("poplar/", "pva/", "pvti.py")
 
 _SAME_NAME = {
     "Adam": (
-        {"frontends/poptorch/training/optim.py", "parallel/optimisers/moments.py"},
+        {"frontends/poptorch/training/optim.py", "network/optimisers/moments.py"},
         "PyTorch's name, over our optimiser",
     ),
     "Block": (
@@ -39,10 +39,10 @@ _SAME_NAME = {
         {"poplibs/popops/expressions/op_types.py", "expr/operation.py", "pva/operations.py"},
         "PopLibs' enumeration of reductions, and libpva's row of a report; ours is what users define operations with",
     ),
-    "OutputMode": ({"frontends/poptorch/enums.py", "parallel/schedule.py"}, "PopTorch's enumeration of our modes"),
+    "OutputMode": ({"frontends/poptorch/enums.py", "network/schedule.py"}, "PopTorch's enumeration of our modes"),
     "Plan": ({"poplibs/popnn/ctc/plan.py", "poplibs/popnn/ctc_infer/plan.py"}, "PopLibs' name of both plans of CTC"),
     "Stage": (
-        {"frontends/poptorch/options/strategies.py", "parallel/network/value.py"},
+        {"frontends/poptorch/options/strategies.py", "network/ir/value.py"},
         "PopTorch's stage of a pipeline",
     ),
 }

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import abele as ab
-from abele.parallel.network import NetworkBuilder
-from abele.parallel.ops import build
+from abele.network.ir import NetworkBuilder
+from abele.network.ops import build
 from abele.poplibs import poplin, popops
 from abele.report.host_profile import COLUMNS
 from abele.session import Session

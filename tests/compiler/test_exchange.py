@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abele.compiler import Layout, exchange, field_uses, moves, plan_copy, plan_exchange, residence
+from abele.compiler import Layout, exchange, field_uses, moves, plan_copy, plan_exchange, region_tiles
 from abele.compiler.durations import copy_cycles_by_tile, exchange_cycles
 from abele.compiler.exchange import ExchangePlan
 from abele.compiler.links import link_cycles
@@ -262,7 +262,7 @@ def test_exchange__in_portions_of_few_pieces__is_that_of_all_pieces_at_once(
         cs.vertices(ReadHalf, tile=[tile, tile + 1], x=shared(part.flatten()))
     whole = plan(cs)
     monkeypatch.setattr(exchange, "PORTION", 7)
-    monkeypatch.setattr(residence, "PORTION", 5)
+    monkeypatch.setattr(region_tiles, "PORTION", 5)
     monkeypatch.setattr(moves, "_LEAST_SUMMED", 0)
     parts = plan(cs)
     assert whole.before is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from abele.parallel import check_passes
+from abele.network import check_passes
 from support.machines import small_machine, whole_machine
 
 __all__ = ["small_machine", "whole_machine"]

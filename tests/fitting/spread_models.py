@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abele.fitting import Model
+from abele.network import Group, NetworkBuilder, Sgd
+from abele.network.ops import build
 from abele.numerics import f16
-from abele.parallel import Group, NetworkBuilder, Sgd
-from abele.parallel.ops import build
 
 
 def mlp(batch, width=256, layers=8, training=True):

@@ -10,8 +10,8 @@ from spread_models import cnn, mlp
 from abele.errors import FittingError
 from abele.fitting import chain_of
 from abele.fitting.segment import segment_network
-from abele.parallel import NetworkBuilder
-from abele.parallel.ops import build
+from abele.network import NetworkBuilder
+from abele.network.ops import build
 
 
 def test_chain__equal_layers__one_segment_each_and_all_but_the_ends_equal():

@@ -15,8 +15,8 @@ from spread_models import mlp
 
 from abele.errors import AbeleError
 from abele.fitting import FitSpace, fit_network, measure
+from abele.fitting.cost_cache import kept
 from abele.fitting.costs import fullest_columns
-from abele.fitting.kept import kept
 from abele.fitting.measure import Bytes
 from abele.llvm.cache import cache_directory
 from abele.machine import systems
@@ -89,7 +89,7 @@ def test_kept__no_cache__is_measured_each_time(monkeypatch):
 
 _KEY = """
 from abele.numerics import f16
-from abele.parallel import Group, NetworkBuilder, Schedule, Sgd
+from abele.network import Group, NetworkBuilder, Schedule, Sgd
 from abele.session import Settings
 from abele.session.store import content_key
 net = NetworkBuilder()

@@ -155,7 +155,7 @@ def test_run__any_process_that_ends__takes_all_with_it(program: Write, tmp_path:
     assert process.stdout is not None
     for _ in range(2):
         process.stdout.readline()
-    marks = {"mpiexec": "bin/mpiexec", "keeper": "-m abele.launch.keeper"}
+    marks = {"mpiexec": "bin/mpiexec", "keeper": "-m abele.launch.rank_supervisor"}
     if ended_by in marks:
         listed = subprocess.run(["ps", "-ewwo", "pid,args"], capture_output=True, text=True, check=True).stdout
         rows = [line.split(maxsplit=1) for line in listed.splitlines() if str(path) in line and marks[ended_by] in line]

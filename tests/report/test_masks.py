@@ -11,8 +11,8 @@ from abele.cli import main
 from abele.compiler import compile_program
 from abele.expr.derivative import arg
 from abele.graph import Graph, Sequence
-from abele.parallel import NetworkBuilder
-from abele.parallel.ops import build
+from abele.network import NetworkBuilder
+from abele.network.ops import build
 from abele.poplibs import popops
 from abele.report import Report
 from abele.session import Session, Settings

@@ -17,8 +17,8 @@ from abele.compiler import compile_program
 from abele.errors import InvalidOptionError
 from abele.graph import Block, Graph, Repeat, Sequence
 from abele.machine import systems
-from abele.parallel import Group, NetworkBuilder, Place, Schedule, Sgd
-from abele.parallel.ops import build
+from abele.network import Group, NetworkBuilder, Place, Schedule, Sgd
+from abele.network.ops import build
 from abele.poplibs import popops
 from abele.report import Report
 from abele.report.update import PARTS

@@ -10,12 +10,12 @@ import pytest
 
 from abele.expr import derivative, select
 from abele.machine import System, systems
+from abele.network import Group, Network, NetworkBuilder, Schedule, Sgd
+from abele.network.blocked_attention import MaskedAttention
+from abele.network.ops import build
+from abele.network.passes.skip_hidden import SkipHidden
+from abele.network.score_blocks import RowBlocks
 from abele.numerics import bool_, f32
-from abele.parallel import Group, Network, NetworkBuilder, Schedule, Sgd
-from abele.parallel.blocked import MaskedAttention
-from abele.parallel.ops import build
-from abele.parallel.passes.skip_hidden import SkipHidden
-from abele.parallel.score_blocks import RowBlocks
 from abele.session import Settings, compile_network
 from abele.session.attention_blocks import MOST_WAYS, ModelledBlocks, _alone
 

@@ -9,10 +9,10 @@ import pytest
 
 from abele.errors import InvalidOptionError, SessionError, UnknownArrayError
 from abele.expr.derivative import arg
+from abele.network import Anchor, Group, Network, NetworkBuilder, OutputMode, Sgd
+from abele.network.ops import build
 from abele.numerics import f32
 from abele.numerics.exponents import count_exponents
-from abele.parallel import Anchor, Group, Network, NetworkBuilder, OutputMode, Sgd
-from abele.parallel.ops import build
 from abele.report import Report
 from abele.session import Schedule, Session, Settings
 from abele.trace import Trace, recording

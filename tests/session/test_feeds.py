@@ -12,9 +12,9 @@ from toy_front_end import mlp_batch
 
 from abele.errors import ElementRangeError, SignatureError, StreamConnectionError, TensorIndexError
 from abele.expr.derivative import arg
+from abele.network import NetworkBuilder, Sgd
+from abele.network.ops import build
 from abele.numerics import bf16, bool_, f16, i8, i32
-from abele.parallel import NetworkBuilder, Sgd
-from abele.parallel.ops import build
 from abele.session import Schedule, Session
 
 TWO = Schedule(2)

@@ -7,9 +7,9 @@ import pytest
 
 from abele.errors import ElementRangeError, TensorIndexError
 from abele.expr.derivative import arg
+from abele.network import NetworkBuilder, Value
+from abele.network.ops import build
 from abele.numerics import f32, i32
-from abele.parallel import NetworkBuilder, Value
-from abele.parallel.ops import build
 from abele.session.input_checks import InputChecks
 
 

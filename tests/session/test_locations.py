@@ -13,8 +13,7 @@ import pytest
 from abele.errors import GraphReplicationError, InvalidOptionError, MachineError
 from abele.expr.derivative import arg
 from abele.graph import Call, walk
-from abele.numerics import ElementType, f16, f32
-from abele.parallel import (
+from abele.network import (
     Adagrad,
     Adam,
     Group,
@@ -30,7 +29,8 @@ from abele.parallel import (
     Sgd,
     TensorLocation,
 )
-from abele.parallel.ops import build
+from abele.network.ops import build
+from abele.numerics import ElementType, f16, f32
 from abele.poplibs.gcl import CommGroup
 from abele.session import Compiled, Session, Settings, SharedArrays, compile_network
 from support.sweeps import sweep
@@ -172,7 +172,7 @@ def test_shared_state__of_a_pipeline_on_two_replicas__is_what_it_is_on_the_chip(
 def test_state__of_equal_units__is_updated_by_one_copy_of_the_code(
     optimiser: str, location: str, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("abele.parallel.state_units.worthwhile_bytes", lambda _: 1)
+    monkeypatch.setattr("abele.distribution.state_units.worthwhile_bytes", lambda _: 1)
     net, schedule = layers(4), Schedule(1, 2, replicas=2, locations=STATE[location])
     apart, shared = (trained(net, schedule, OPTIMISERS[optimiser], mode, shared_functions=s) for s in (False, True))
     assert_same(shared, apart, 0.0 if mode == "tiles" else 1e-6)

@@ -10,8 +10,8 @@ import pytest
 
 from abele.errors import NetworkError, OutOfMemoryError
 from abele.machine import System, systems
-from abele.parallel import Adam, Group, Locations, Network, NetworkBuilder, Schedule, Sgd, TensorLocation
-from abele.parallel.ops import build
+from abele.network import Adam, Group, Locations, Network, NetworkBuilder, Schedule, Sgd, TensorLocation
+from abele.network.ops import build
 from abele.report import Report
 from abele.runtime.engine.run_log import REPORT_NAME
 from abele.session import Settings, compile_network

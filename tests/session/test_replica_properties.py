@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from abele.expr.derivative import arg
+from abele.network import Adam, Group, MeanStrategy, NetworkBuilder, Optimiser, OutputMode, Sgd
+from abele.network.ops import build
 from abele.numerics import f16, f32
-from abele.parallel import Adam, Group, MeanStrategy, NetworkBuilder, Optimiser, OutputMode, Sgd
-from abele.parallel.ops import build
 from abele.poplibs.gcl import CommGroup
 from abele.session import Schedule, Session, Settings
 

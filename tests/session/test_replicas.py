@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from toy_front_end import mlp, mlp_batch, mlp_trained, mlp_weights, trace
 
 from abele.errors import BatchSizeError, GraphReplicationError, InvalidOptionError
-from abele.parallel import Adam, Group, Sgd
+from abele.network import Adam, Group, Sgd
 from abele.poplibs.gcl import CommGroup
 from abele.session import Schedule, Session, Settings, SharedArrays, Signature
 from abele.session.batching import dealt, gathered, host_shape, micro_batch_shape

@@ -18,8 +18,8 @@ import abele
 from abele.errors import InvalidOptionError, OutOfMemoryError, SessionError, SignatureError, UnknownArrayError
 from abele.expr.derivative import arg
 from abele.machine import systems
-from abele.parallel import Adam, Group, NetworkBuilder, Sgd
-from abele.parallel.ops import build
+from abele.network import Adam, Group, NetworkBuilder, Sgd
+from abele.network.ops import build
 from abele.session import OutputMode, Schedule, Session, Settings, SharedArrays, Signature, compile_network
 from abele.session.arrays import SharedArray
 
@@ -359,7 +359,7 @@ WITHOUT_TORCH = """
 import sys
 sys.modules["torch"] = None
 from toy_front_end import Trainer, mlp, mlp_batch, mlp_weights
-from abele.parallel import Sgd
+from abele.network import Sgd
 trainer = Trainer(mlp, mlp_weights(), Sgd(lr=0.1))
 assert trainer.train(*mlp_batch(4))[0] > trainer.evaluate(*mlp_batch(4))[0]
 """

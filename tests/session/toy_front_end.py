@@ -10,9 +10,9 @@ import numpy as np
 
 from abele.arrays import Array
 from abele.expr.derivative import arg
+from abele.network import Group, Network, NetworkBuilder, Optimiser, Value
+from abele.network.ops import build
 from abele.numerics import f32
-from abele.parallel import Group, Network, NetworkBuilder, Optimiser, Value
-from abele.parallel.ops import build
 from abele.session import Schedule, Session, SessionCache, Settings, SharedArrays, Signature
 from abele.session.batching import micro_batch_shape
 

@@ -12,7 +12,7 @@ from abele.errors import FileFormatError
 from abele.machine import CONFIDENCE, described, systems
 from abele.report import Report
 from abele.viewer.answers import answer
-from abele.viewer.opened import Opened
+from abele.viewer.open_reports import Opened
 from abele.viewer.params import Params
 
 

@@ -18,7 +18,7 @@ from abele.viewer.answers.costs import occurrences
 from abele.viewer.answers.flows import _joined, flows_of
 from abele.viewer.answers.graph import MODULE, MOST_NODES, OP, OPENED, REST
 from abele.viewer.answers.nested import nested, split_path
-from abele.viewer.opened import Shelf
+from abele.viewer.open_reports import Shelf
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer
 

@@ -16,7 +16,7 @@ from abele.report import Report
 from abele.trace import Trace
 from abele.viewer.answers import answer
 from abele.viewer.host_data import host_data, make_host_data
-from abele.viewer.opened import Opened, Shelf, is_trace
+from abele.viewer.open_reports import Opened, Shelf, is_trace
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer
 

@@ -18,7 +18,7 @@ from abele.viewer.answers import answer
 from abele.viewer.answers.grouped import variable_groups
 from abele.viewer.answers.live import live_bytes
 from abele.viewer.answers.live_curve import peaks
-from abele.viewer.opened import Opened
+from abele.viewer.open_reports import Opened
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer
 from random_reports import RandomReport, random_report

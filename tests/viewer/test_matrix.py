@@ -24,7 +24,7 @@ from abele.report import (
 )
 from abele.report.tile_runs import dense_runs
 from abele.viewer.answers import answer, matrix, matrix_cells
-from abele.viewer.opened import Opened, Shelf
+from abele.viewer.open_reports import Opened, Shelf
 from abele.viewer.params import Params
 
 TILES, PHASES, STEPS_ = 150, 40, 700

@@ -13,7 +13,7 @@ from abele.report import Memory
 from abele.report.schema import TABLES, VARIABLES
 from abele.viewer.answers import answer
 from abele.viewer.answers.floor import physical_order, places
-from abele.viewer.opened import Opened
+from abele.viewer.open_reports import Opened
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer
 from random_reports import RandomReport, random_report

@@ -12,7 +12,7 @@ from abele.report import Report
 from abele.viewer.answers import answer
 from abele.viewer.answers.exchange import exchanges_of
 from abele.viewer.answers.operations import GROUPINGS, operations
-from abele.viewer.opened import Opened, Shelf
+from abele.viewer.open_reports import Opened, Shelf
 from abele.viewer.params import Params
 
 

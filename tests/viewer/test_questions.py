@@ -20,7 +20,7 @@ from abele.report import file as report_file
 from abele.report.schema import TABLES
 from abele.report.text_column import Text
 from abele.viewer.answers import QUESTIONS, answer
-from abele.viewer.opened import Opened, Shelf
+from abele.viewer.open_reports import Opened, Shelf
 from abele.viewer.params import Params
 from abele.viewer.wire import pack
 

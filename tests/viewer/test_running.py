@@ -13,7 +13,7 @@ import abele as ab
 from abele.errors import FileFormatError
 from abele.poplibs import popops
 from abele.viewer.answers import answer
-from abele.viewer.opened import Shelf
+from abele.viewer.open_reports import Shelf
 from abele.viewer.params import Params
 
 

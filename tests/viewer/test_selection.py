@@ -8,7 +8,7 @@ import pytest
 from abele.errors import InvalidOptionError
 from abele.viewer.answers import answer
 from abele.viewer.answers.selection import LONGEST, ranges_text, tiles_of
-from abele.viewer.opened import Opened
+from abele.viewer.open_reports import Opened
 from abele.viewer.params import Params
 from random_reports import random_report
 

@@ -26,7 +26,7 @@ from abele.report import file as report_file
 from abele.viewer import Viewer, view
 from abele.viewer.answers import QUESTIONS
 from abele.viewer.frozen import address
-from abele.viewer.opened import Shelf
+from abele.viewer.open_reports import Shelf
 from abele.viewer.wire import unpack
 
 pytest.importorskip("starlette")

@@ -18,7 +18,7 @@ from abele.viewer.bars import LaneBars, edges_of, seen
 from abele.viewer.flames import make_blocks, make_flame, make_paths
 from abele.viewer.lanes import COMPLETE, FIRST, PARTS, loops_of, make_lanes, parts_of_steps, stepped_shares
 from abele.viewer.lanes import STEPS as OF_STEPS
-from abele.viewer.opened import Opened, Shelf
+from abele.viewer.open_reports import Opened, Shelf
 from abele.viewer.params import Params
 from abele.viewer.tile_lanes import (
     KINDS,

@@ -15,7 +15,7 @@ from abele.report import FUNCTION_CALLS, PROGRAM_TREE, STEPS, Report
 from abele.viewer.answers import answer
 from abele.viewer.answers.costs import PARTS, costs_of, flat
 from abele.viewer.answers.tree import Tree, in_order, parents, sizes, tree_of
-from abele.viewer.opened import Shelf
+from abele.viewer.open_reports import Shelf
 from abele.viewer.params import Params
 
 

@@ -17,7 +17,7 @@ from abele.codelet import driver
 from abele.codelet.checked import WORDS, Violation
 from abele.codelet.costs import Counting, count
 from abele.codelet.counting import Control, CountCode, control_of
-from abele.codelet.ends import EndedVertex, EndPlace, ask_to_end, endless_loops, take_end
+from abele.codelet.early_exits import EndedVertex, EndPlace, ask_to_end, endless_loops, take_end
 from abele.codelet.functions import VertexFunction, code_key, emission_key
 from abele.codelet.printing import prints_of
 from abele.codelet.rounding import Rounding

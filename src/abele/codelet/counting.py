@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from abele.codelet.code import BodyEmitter, Charges, LoopIds
 from abele.codelet.costs import stored_fields
-from abele.codelet.ends import MOST_SLOTS
+from abele.codelet.early_exits import MOST_SLOTS
 from abele.codelet.memory import VertexMemory
 from abele.codelet.tree import (
     Assign,

@@ -8,7 +8,7 @@ from typing import Any
 
 from abele.codelet.checked import WORDS, CheckedMemory
 from abele.codelet.code import BodyEmitter, Charges, LoopIds
-from abele.codelet.ends import StoppedLoops, endless_loops, with_end_function
+from abele.codelet.early_exits import StoppedLoops, endless_loops, with_end_function
 from abele.codelet.fields import FieldDef
 from abele.codelet.memory import Aliasing, FieldPlace, Said, VertexMemory, num_columns, stored_type
 from abele.codelet.prefetch import MAX_LINES, MAX_ROW_LINES, NextRows, emit_prefetch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from abele.codelet.ends import StoppedLoops
+from abele.codelet.early_exits import StoppedLoops
 from abele.codelet.fields import FieldDef
 from abele.codelet.rounding import NEAREST, Draws, Rounding
 from abele.codelet.tree import Stmt

@@ -15,15 +15,15 @@ from typing import NamedTuple
 import numpy as np
 
 from abele.arrays import Bool, Int32, Int64
-from abele.compiler.audiences import Audiences, find_audiences
 from abele.compiler.exchange_blocks import TileBlocks
 from abele.compiler.layout import Layout
 from abele.compiler.moves import Moves, granules
-from abele.compiler.residence import PORTION, PairPieces, Residence, foreign_pairs, pair_pieces, residence_of
+from abele.compiler.multicast_groups import Audiences, find_audiences
+from abele.compiler.operand_requests import FieldWish, in_domains
+from abele.compiler.region_tiles import PORTION, PairPieces, Residence, foreign_pairs, pair_pieces, residence_of
 from abele.compiler.tile_vector import TileSet, TileVector, added
 from abele.compiler.traffic import PAIR_BYTES, WORD_BYTES, ExchangePhase, LinkBytes, Transfers, phase_of
 from abele.compiler.uses import FieldUse
-from abele.compiler.wishes import FieldWish, in_domains
 from abele.graph.intervals import cut_alike, distinct
 from abele.graph.paired import paired_runs
 from abele.graph.replica_copies import CrossReplicaCopy

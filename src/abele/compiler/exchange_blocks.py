@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from abele.arrays import Int32, Int64
-from abele.compiler.audiences import Audiences
+from abele.compiler.multicast_groups import Audiences
 from abele.graph.intervals import distinct
 
 

@@ -317,12 +317,12 @@ class Executable:
         return account.with_compute({(program, n): found[n] for program in ran for n in found})
 
     def __repr__(self) -> str:
-        from abele.compiler.text.shown import executable_line
+        from abele.compiler.text.display import executable_line
 
         return executable_line(self)
 
     def _repr_html_(self) -> str:
-        from abele.compiler.text.shown import executable_card
+        from abele.compiler.text.display import executable_card
 
         return executable_card(self)
 

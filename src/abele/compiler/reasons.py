@@ -9,7 +9,7 @@ import numpy as np
 
 from abele.arrays import Int32
 from abele.compiler.layout import Layout
-from abele.compiler.residence import PairPieces, foreign_pairs, pair_pieces, residence_of
+from abele.compiler.region_tiles import PairPieces, foreign_pairs, pair_pieces, residence_of
 from abele.compiler.uses import FieldUse
 from abele.graph.intervals import distinct
 

@@ -24,9 +24,9 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.arrays import Bool, Int32, Int64
-from abele.compiler.audiences import Audiences, Neighbours
 from abele.compiler.exchange_blocks import BlockBytes, TileBlocks, block_bytes
 from abele.compiler.moves import GRANULES, Moves, granules
+from abele.compiler.multicast_groups import Audiences, Neighbours
 from abele.compiler.tile_vector import TileSet, TileVector
 from abele.graph.intervals import distinct, order_of
 

@@ -9,7 +9,7 @@
 Forward accumulation over the tree of an expression: the chain rule at each operation, with the slopes that the table of
 operations gives, simplified as it is built, so that zeros never spread. Composite operations without a slope of their
 own are differentiated through what they are made of. Expressions are a handful of operations; networks are
-differentiated in reverse, op by op (:mod:`abele.parallel.passes.differentiate`), and use these slopes.
+differentiated in reverse, op by op (:mod:`abele.network.autodiff.differentiate`), and use these slopes.
 """
 
 from __future__ import annotations

@@ -14,10 +14,10 @@ from functools import cached_property
 from itertools import pairwise
 
 from abele.errors import FittingError
-from abele.parallel import Group, Network, NetworkOp, Value
-from abele.parallel.fixed import fixed_values
-from abele.parallel.network import differentiable
-from abele.parallel.registry import RULES
+from abele.network import Group, Network, NetworkOp, Value
+from abele.network.invariant_values import fixed_values
+from abele.network.ir import differentiable
+from abele.network.registry import RULES
 
 _HEAVY = ("look_up", "update_rows", "call", "loop", "while", "checkpoint", "safe_softmax")
 """Kinds besides planned products that make a segment worth its own stage."""

@@ -6,12 +6,13 @@ import time
 from dataclasses import replace
 
 from abele.compiler import Executable, compile_program
+from abele.distribution import inference_program, training_program
 from abele.errors import AbeleError
 from abele.fitting.chain import SegmentChain
 from abele.fitting.plan import Compilation, Recomputation, Spreading
 from abele.fitting.space import FitSpace, Model
 from abele.graph import Graph
-from abele.parallel import (
+from abele.network import (
     Locations,
     Network,
     NetworkOp,
@@ -20,13 +21,11 @@ from abele.parallel import (
     Schedule,
     TensorLocation,
     Value,
-    inference_program,
     training_pipeline,
-    training_program,
 )
-from abele.parallel.network import FrozenDict, PlanHint
-from abele.parallel.passes.place import substituted
-from abele.parallel.registry import RULES
+from abele.network.ir import FrozenDict, PlanHint
+from abele.network.passes.place import substituted
+from abele.network.registry import RULES
 
 
 def compiled_plan(plan: Spreading, model: Model, chain: SegmentChain, space: FitSpace) -> Compilation:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from abele.fitting.chain import SegmentChain
 from abele.fitting.measure import Bytes, SegmentCosts
-from abele.parallel import Group, Optimiser
+from abele.network import Group, Optimiser
 
 
 @dataclass(frozen=True, eq=False)

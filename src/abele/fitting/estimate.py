@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abele.distribution.pipeline_ticks import Ticks
 from abele.fitting.plan import Estimate, Spreading
 from abele.fitting.stages import StageCosts, Stages
 from abele.fitting.traffic import (
@@ -12,7 +13,6 @@ from abele.fitting.traffic import (
     tick_cycles,
     transfer_cycles,
 )
-from abele.parallel.ticks import Ticks
 
 
 def estimated(plan: Spreading, stages: Stages) -> Estimate:

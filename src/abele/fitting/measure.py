@@ -14,24 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.compiler import Executable, compile_program
-from abele.fitting.kept import kept
+from abele.distribution import NetworkProgram, lower_network
+from abele.fitting.cost_cache import kept
 from abele.fitting.segment import CROSSING, SegmentNetwork
 from abele.graph import Graph
 from abele.graph.variable import Variable
 from abele.machine import System
-from abele.parallel import (
-    Network,
-    NetworkOp,
-    NetworkProgram,
-    OutputMode,
-    Schedule,
-    Stage,
-    Value,
-    inference_pipeline,
-    lower_network,
-    training_pipeline,
-)
-from abele.parallel.fixed import fixed_values
+from abele.network import Network, NetworkOp, OutputMode, Schedule, Stage, Value, inference_pipeline, training_pipeline
+from abele.network.invariant_values import fixed_values
 from abele.session import Settings
 from abele.session.store import content_key
 

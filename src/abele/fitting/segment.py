@@ -12,12 +12,12 @@ from typing import Any, ClassVar
 
 from abele.expr import derivative
 from abele.fitting.chain import SegmentChain
-from abele.parallel import Group, Network, NetworkBuilder, NetworkOp, Optimiser, Pipeline, Value
-from abele.parallel.network import FrozenDict, needed
-from abele.parallel.ops import build
-from abele.parallel.passes.base import Pass
-from abele.parallel.passes.differentiate import Differentiate
-from abele.parallel.registry import RULES
+from abele.network import Group, Network, NetworkBuilder, NetworkOp, Optimiser, Pipeline, Value
+from abele.network.ir import FrozenDict, needed
+from abele.network.ops import build
+from abele.network.passes.base import Pass
+from abele.network.passes.differentiate import Differentiate
+from abele.network.registry import RULES
 
 CROSSING = "crossing/"
 """Prefix of the names of values that come from other segments or go to them."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from abele.errors import FittingError
 from abele.fitting.plan import Recomputation, StatePlace
 from abele.machine import System
-from abele.parallel import Group, Network
+from abele.network import Group, Network
 from abele.session import Settings
 
 PROPORTIONS = (None, 0.25, 0.15)

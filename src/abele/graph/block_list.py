@@ -9,7 +9,7 @@ import numpy as np
 
 from abele.arrays import Int64
 from abele.graph import block as algebra
-from abele.graph import refit
+from abele.graph import block_reshape
 from abele.graph.block import Factors, NotStridedError, StridedBlock
 from abele.graph.content import Content
 from abele.graph.intervals import order_of
@@ -128,7 +128,7 @@ class BlockList(Content):
         """See :class:`Content`."""
         result: list[StridedBlock] = []
         for block in self._blocks:
-            result += refit.reshaped(block, old, new, most)
+            result += block_reshape.reshaped(block, old, new, most)
             if len(result) > most:
                 raise NotStridedError
         is_cut = self._is_cut or len(result) > len(self._blocks) or not all(b.is_box for b in result)

@@ -19,7 +19,7 @@ from abele.errors import (
     TensorAccessError,
     TileMappingError,
 )
-from abele.graph import ends
+from abele.graph import host_interface
 from abele.graph import program as programs
 from abele.graph.address_space import AddressSpace, initialise
 from abele.graph.block import whole as whole_block
@@ -140,12 +140,12 @@ class Graph:
         return self.system.num_tiles
 
     def __repr__(self) -> str:
-        from abele.graph.shown import graph_line
+        from abele.graph.display import graph_line
 
         return graph_line(self)
 
     def _repr_html_(self) -> str:
-        from abele.graph.shown import graph_card
+        from abele.graph.display import graph_card
 
         return graph_card(self)
 
@@ -629,7 +629,7 @@ class Graph:
     def _stream(
         self, name: str, dtype: Any, shape: Any, direction: str, replicated: bool, buffering_depth: int
     ) -> Stream:
-        debug, element, dims = self.origin(name), as_element_type(dtype), ends.stream_dims(shape)
+        debug, element, dims = self.origin(name), as_element_type(dtype), host_interface.stream_dims(shape)
         made = self.kinds.stream(
             name=debug.full_name,
             dtype=element,
@@ -639,7 +639,7 @@ class Graph:
             replicated=replicated,
             buffering_depth=buffering_depth,
         )
-        return ends.added(self.streams, ends.checked_stream(made), "stream")
+        return host_interface.added(self.streams, host_interface.checked_stream(made), "stream")
 
     def remote_buffer(self, name: str, dtype: Any, num_elements: int, repeats: int = 1) -> RemoteBuffer:
         """A buffer in streaming memory: ``repeats`` rows of ``num_elements``.
@@ -648,20 +648,22 @@ class Graph:
             RemoteBufferError: The name is taken, or a size is not positive.
         """
         debug = self.origin(name)
-        elements, rows = ends.buffer_sizes(name, num_elements, repeats, debug)
+        elements, rows = host_interface.buffer_sizes(name, num_elements, repeats, debug)
         made = self.kinds.remote_buffer(debug.full_name, as_element_type(dtype), elements, rows, debug)
-        return ends.added(self.remote_buffers, made, "remote buffer", RemoteBufferError)
+        return host_interface.added(self.remote_buffers, made, "remote buffer", RemoteBufferError)
 
-    def host_function(self, name: str, inputs: ends.Parameters = (), outputs: ends.Parameters = ()) -> HostFunction:
+    def host_function(
+        self, name: str, inputs: host_interface.Parameters = (), outputs: host_interface.Parameters = ()
+    ) -> HostFunction:
         """Function on the host, by the types and shapes of its arguments and results; ``HostCall`` calls it.
 
         Raises:
             TensorAccessError: The name is taken.
         """
         debug = self.origin(name)
-        takes, gives = ends.arguments(inputs), ends.arguments(outputs)
+        takes, gives = host_interface.arguments(inputs), host_interface.arguments(outputs)
         made = self.kinds.host_function(debug.full_name, takes, gives, debug)
-        return ends.added(self.host_functions, made, "host function", TensorAccessError)
+        return host_interface.added(self.host_functions, made, "host function", TensorAccessError)
 
     def expose(self, tensor: Tensor, name: str, *, readable: bool = True, writable: bool = True) -> HostHandle:
         """Let the host read and write a tensor under a name of its own, while no program runs.
@@ -670,8 +672,8 @@ class Graph:
             TensorAccessError: The name is taken, or the host could write a constant or an aliasing view.
         """
         debug = self.origin(name)
-        handle = ends.checked_handle(HostHandle(debug.full_name, tensor, readable, writable, debug))
-        return ends.added(self.host_handles, handle, "host handle", TensorAccessError)
+        handle = host_interface.checked_handle(HostHandle(debug.full_name, tensor, readable, writable, debug))
+        return host_interface.added(self.host_handles, handle, "host handle", TensorAccessError)
 
 
 def _share(system: System, replicas: int) -> System:

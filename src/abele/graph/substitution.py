@@ -4,7 +4,7 @@ A library function looks at its operands' shapes, types, tile mappings and place
 vertices and steps. Called with other operands that are alike in all of these, it makes the same again for other
 variables; the substitution makes it without asking the library. Addresses move by as much as the variable that they
 belong to, which keeps intervals whole that lie across two variables, if the others are neighbours as well: whoever
-substitutes sees to that (see :mod:`abele.graph.likeness`).
+substitutes sees to that (see :mod:`abele.graph.structural_key`).
 
 Vertices are most of a graph and are often never looked at: the compiler knows that a compute set equals the one that
 it was substituted for, and the host runs kernels. So a compute set takes the vertices of another only when asked.

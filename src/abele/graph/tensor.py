@@ -100,12 +100,12 @@ class Tensor:
         return self.shape[0]
 
     def __repr__(self) -> str:
-        from abele.graph.shown import tensor_line
+        from abele.graph.display import tensor_line
 
         return tensor_line(self)
 
     def _repr_html_(self) -> str:
-        from abele.graph.shown import tensor_card
+        from abele.graph.display import tensor_card
 
         return tensor_card(self)
 

@@ -41,7 +41,7 @@ def command_of(job: Job) -> list[str]:
         MissingPackageError: There is no ``mpiexec``.
     """
     replicas = [] if job.replicas is None else ["--replicas", str(job.replicas // job.ranks)]
-    keeper = [sys.executable, "-P", "-m", "abele.launch.keeper", *replicas, "--", *job.program]
+    keeper = [sys.executable, "-P", "-m", "abele.launch.rank_supervisor", *replicas, "--", *job.program]
     if job.ranks == 1 and not job.hosts and job.hostfile is None:
         return keeper
     hosts: Sequence[str] = ()

@@ -572,11 +572,11 @@ class Report:
         return load(Path(path))
 
     def __repr__(self) -> str:
-        from abele.report.shown import report_line
+        from abele.report.display import report_line
 
         return report_line(self)
 
     def _repr_html_(self) -> str:
-        from abele.report.shown import report_card
+        from abele.report.display import report_card
 
         return report_card(self)

@@ -112,7 +112,7 @@ class Table:
         return f"Table({counted(len(self), 'row')}: {', '.join(self.names)})"
 
     def _repr_html_(self) -> str:
-        from abele.report.shown import table_card
+        from abele.report.display import table_card
 
         return table_card(self)
 

@@ -1,13 +1,13 @@
 """Sessions: compiled networks with their data, on NumPy arrays; what every front end is thin over."""
 
-from abele.parallel import Locations, MeanStrategy, OutputMode, PipelineSchedule, Schedule, TensorLocation
+from abele.network import Locations, MeanStrategy, OutputMode, PipelineSchedule, Schedule, TensorLocation
 from abele.session.advice import Advice
 from abele.session.arrays import SharedArray, SharedArrays
 from abele.session.cache import SessionCache
 from abele.session.compiled import Compiled
 from abele.session.compiling import compile_network
-from abele.session.ends import End, Ends
 from abele.session.feeds import Results
+from abele.session.host_interface import End, Ends
 from abele.session.input_checks import InputChecks
 from abele.session.session import Session
 from abele.session.settings import Settings

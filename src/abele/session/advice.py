@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from abele.errors import OutOfMemoryError
 from abele.machine import System, systems
+from abele.network import Network, Schedule
 from abele.numerics import f32
-from abele.parallel import Network, Schedule
 from abele.session.settings import Settings
 
 DEFAULT_PROPORTION = 0.6

@@ -14,17 +14,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from abele.compiler import compile_program
+from abele.distribution import lower_network
 from abele.expr import derivative
 from abele.graph import Graph
 from abele.llvm.cache import load_object, store_object
+from abele.network import Network, NetworkBuilder, Schedule, Value
+from abele.network.blocked_attention import MaskedAttention
+from abele.network.ir import FrozenDict
+from abele.network.ops import build
+from abele.network.passes import Differentiate, Pipeline
+from abele.network.passes.pipeline import in_blocks, inference_pipeline
+from abele.network.score_blocks import RowBlocks
 from abele.numerics import f32
-from abele.parallel import Network, NetworkBuilder, Schedule, Value, lower_network
-from abele.parallel.blocked import MaskedAttention
-from abele.parallel.network import FrozenDict
-from abele.parallel.ops import build
-from abele.parallel.passes import Differentiate, Pipeline
-from abele.parallel.passes.pipeline import in_blocks, inference_pipeline
-from abele.parallel.score_blocks import RowBlocks
 from abele.session.settings import Settings
 from abele.session.store import own_code
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abele.arrays import Array
 from abele.errors import BatchSizeError
-from abele.parallel import OutputMode, Schedule
+from abele.network import OutputMode, Schedule
 
 Shape = tuple[int, ...]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from abele.compiler import Executable
-from abele.parallel import Optimiser, Schedule
-from abele.session.ends import Ends
+from abele.network import Optimiser, Schedule
+from abele.session.host_interface import Ends
 from abele.session.input_checks import InputChecks
 from abele.session.settings import Settings
 

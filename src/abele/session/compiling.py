@@ -14,26 +14,17 @@ from typing import Any
 from abele.compiler import Executable, compile_program
 from abele.compiler.account import HANDLE_ROLES
 from abele.compiler.collector import collector_paused
+from abele.distribution import NetworkProgram, inference_program, training_program
 from abele.errors import OutOfMemoryError
 from abele.graph import Graph
 from abele.job.progress import PROGRESS
-from abele.parallel import (
-    Group,
-    Network,
-    NetworkProgram,
-    PassDump,
-    Schedule,
-    inference_pipeline,
-    inference_program,
-    training_pipeline,
-    training_program,
-)
+from abele.network import Group, Network, PassDump, Schedule, inference_pipeline, training_pipeline
 from abele.runtime.engine.options import read_options
 from abele.runtime.engine.run_log import AutoReport
 from abele.session.advice import Advice, Words
 from abele.session.attention_blocks import ModelledBlocks
 from abele.session.compiled import Compiled
-from abele.session.ends import ROLES, Ends, expose
+from abele.session.host_interface import ROLES, Ends, expose
 from abele.session.input_checks import InputChecks
 from abele.session.progress import Progress, compilation_progress
 from abele.session.remedies import Build, Halved, NetworkCase, Smaller, fitted, found_advice, layers_shared
@@ -69,7 +60,7 @@ def compile_network(
         halved: Makes the same network with weights and inputs in half precision, for advice about memory.
 
     Raises:
-        AbeleError: See :func:`abele.parallel.training_program` and :func:`abele.compiler.compile_program`.
+        AbeleError: See :func:`abele.distribution.training_program` and :func:`abele.compiler.compile_program`.
     """
     start, schedule, settings = time.perf_counter(), schedule or Schedule(), settings or Settings()
     case = NetworkCase(net, schedule, None if groups is None else tuple(groups), settings)

@@ -2,7 +2,7 @@
 
 Replicas keep the same parameters, so the host writes all of them at once and reads the first. Where groups of replicas
 have values of their own, the host has an array for each group, along a first dimension, or one that is cut into theirs
-(:class:`~abele.parallel.split.Split`). A buffer that each replica changes by what it sees itself, such as running
+(:class:`~abele.network.split.Split`). A buffer that each replica changes by what it sees itself, such as running
 statistics, is that of the first replica of a group.
 """
 
@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.arrays import Array
-from abele.parallel import Schedule
+from abele.network import Schedule
 from abele.runtime import Engine
-from abele.session.ends import End, Flat
+from abele.session.host_interface import End, Flat
 
 
 class DeviceArrays:

@@ -17,12 +17,12 @@ import numpy.typing as npt
 
 from abele.errors import SessionError, UnknownArrayError, nearest
 from abele.graph import Copy, LibraryCall, Program, Stream, Tensor, Variable
+from abele.network.schedule import GRADIENT, UPDATED
 from abele.numerics.exponents import HIGHEST_OCTAVE, LOWEST_OCTAVE, count_exponents
-from abele.parallel.schedule import GRADIENT, UPDATED
 from abele.report import Report
 from abele.report.exponents import ExponentRecord, exponent_tables
 from abele.session.compiled import Compiled
-from abele.session.ends import End
+from abele.session.host_interface import End
 from abele.trace import Channel
 from abele.trace.channel import Heatmap
 

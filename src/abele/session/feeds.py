@@ -13,12 +13,12 @@ import numpy as np
 
 from abele.arrays import Array
 from abele.errors import ElementRangeError, SignatureError, nearest
+from abele.network import Schedule
 from abele.numerics import ElementType
-from abele.parallel import Schedule
 from abele.runtime import Engine
 from abele.session.batching import combine, dealt, gathered, host_shape, spoken
 from abele.session.compiled import Compiled
-from abele.session.ends import End
+from abele.session.host_interface import End
 
 Outfeed = Callable[[int, tuple[Array, ...]], None]
 """Takes the number of a micro-batch and its outputs."""

@@ -14,10 +14,10 @@ import numpy as np
 
 from abele.arrays import Array
 from abele.errors import ElementRangeError, TensorIndexError
+from abele.network.ir import AllowedRange, Network, NetworkBuilder, NetworkOp, Value
+from abele.network.ops.replicas import ReplicaRule
+from abele.network.registry import rule_of
 from abele.numerics import bool_
-from abele.parallel.network import AllowedRange, Network, NetworkBuilder, NetworkOp, Value
-from abele.parallel.ops.replicas import ReplicaRule
-from abele.parallel.registry import rule_of
 from abele.words import plural
 
 INT32 = range(-(2**31), 2**31)

@@ -1,6 +1,6 @@
 """The host's side of optimisers: which numbers of a compiled one may be replaced.
 
-The border to :mod:`abele.parallel`: rules, their numbers and their lowering are there; a session holds their state by
+The border to :mod:`abele.network`: rules, their numbers and their lowering are there; a session holds their state by
 name, writes the numbers that live on the device, and refuses the others.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from abele.errors import InvalidOptionError
-from abele.parallel import Optimiser
+from abele.network import Optimiser
 
 
 def check_optimisers(compiled: Sequence[Optimiser], given: Sequence[Optimiser]) -> None:

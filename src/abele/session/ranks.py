@@ -10,7 +10,7 @@ from dataclasses import fields
 import numpy as np
 
 from abele.errors import RankDisagreementError
-from abele.parallel import Optimiser, Schedule
+from abele.network import Optimiser, Schedule
 from abele.runtime.ranks.group import Ranks
 from abele.runtime.ranks.mpi import mpi_ranks
 from abele.session.arrays import SharedArrays

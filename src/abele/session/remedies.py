@@ -20,14 +20,14 @@ from functools import partial
 from typing import Any
 
 from abele.compiler import Executable
+from abele.distribution.shared_functions import SharedFunctions
 from abele.errors import AbeleError, OutOfMemoryError
+from abele.network import Group, Network, Schedule, TensorLocation
+from abele.network.locations import ON_CHIP
+from abele.network.passes.outline import Outline
 from abele.numerics import f16
-from abele.parallel import Group, Network, Schedule, TensorLocation
-from abele.parallel.locations import ON_CHIP
-from abele.parallel.passes.outline import Outline
-from abele.parallel.shared_functions import SharedFunctions
 from abele.session.advice import DEFAULT_PROPORTION, Advice, advice, temporaries_matter
-from abele.session.ends import Ends
+from abele.session.host_interface import Ends
 from abele.session.settings import Settings
 
 LOG = logging.getLogger("abele")

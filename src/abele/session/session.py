@@ -16,19 +16,19 @@ import numpy.typing as npt
 from abele.arrays import Array
 from abele.compiler import Executable
 from abele.errors import SessionError
-from abele.parallel import Group, Network, Optimiser, Schedule
-from abele.parallel.ops.host_call import body_of_host_function
+from abele.network import Group, Network, Optimiser, Schedule
+from abele.network.ops.host_call import body_of_host_function
 from abele.report import CallTimes, HostProfile, Report, take_waited
 from abele.runtime import Engine
 from abele.runtime.ranks.group import Ranks
 from abele.session import feeds
+from abele.session.array_sync import Mirror
 from abele.session.arrays import SharedArray, SharedArrays
 from abele.session.compiled import Compiled
 from abele.session.compiling import compile_network
 from abele.session.device_arrays import DeviceArrays
 from abele.session.exponents import ExponentRecorder
 from abele.session.locks import ForkLock
-from abele.session.mirror import Mirror
 from abele.session.optimisers import check_optimisers
 from abele.session.ranks import check_alike, joined_ranks
 from abele.session.settings import Settings

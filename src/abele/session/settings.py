@@ -10,12 +10,12 @@ from typing import Annotated, Any, Literal, get_args
 
 from msgspec import Meta
 
+from abele.distribution.lowering import STABLE_NORMS
+from abele.distribution.program_options import RunModes
 from abele.graph.graph import SyncPattern
 from abele.machine import System, systems
+from abele.network.automatic_scale import AutomaticLossScale, GradientTracking
 from abele.options import Option, OptionTable, choice, flag, integer, number, text
-from abele.parallel.automatic_scale import AutomaticLossScale, GradientTracking
-from abele.parallel.lowering import STABLE_NORMS
-from abele.parallel.modes import RunModes
 from abele.runtime.engine.setup import MODES
 
 DEFAULT_SYSTEM = "bow-2000"

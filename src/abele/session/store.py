@@ -23,15 +23,15 @@ import msgspec
 import abele
 from abele.compiler import Executable
 from abele.errors import AbeleError
+from abele.network import Group, Network, Optimiser, Schedule, parse
+from abele.network.split import Split
 from abele.numerics import as_element_type
-from abele.parallel import Group, Network, Optimiser, Schedule, parse
-from abele.parallel.split import Split
 from abele.poplibs.gcl import CommGroup
 from abele.poplibs.gcl.groups import Kind
 from abele.poplibs.poputil.order import StorageOrder
 from abele.report import archive as container
 from abele.session.compiled import Compiled
-from abele.session.ends import End, Ends, Flat
+from abele.session.host_interface import End, Ends, Flat
 from abele.session.input_checks import InputChecks
 from abele.session.settings import Settings
 

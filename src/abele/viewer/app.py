@@ -15,7 +15,7 @@ from abele.errors import AbeleError
 from abele.viewer import pages
 from abele.viewer.answers import answer
 from abele.viewer.guard import RequestGuard, policy
-from abele.viewer.opened import Shelf, readable, unexpected
+from abele.viewer.open_reports import Shelf, readable, unexpected
 from abele.viewer.params import Params
 from abele.viewer.wire import pack
 from abele.words import visible

@@ -17,7 +17,7 @@ from abele.report.block_runs import meets_host
 from abele.report.text_column import Text
 from abele.viewer.bars import LaneBars
 from abele.viewer.lanes import GroupLanes, lanes_of
-from abele.viewer.opened import Opened
+from abele.viewer.open_reports import Opened
 
 MOST_DEPTH = 10
 """Rows of a flame; deeper names stand in the last one."""

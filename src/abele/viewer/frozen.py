@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from abele.errors import AbeleError
 from abele.viewer.answers import QUESTIONS, Question
-from abele.viewer.opened import Opened, Shelf, readable, unexpected
+from abele.viewer.open_reports import Opened, Shelf, readable, unexpected
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer, pack
 

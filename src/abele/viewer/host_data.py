@@ -19,7 +19,7 @@ from abele.trace.columns import Events, HeatmapData, Instants, Processes, Series
 from abele.trace.nesting import nested
 from abele.trace.trace import Trace
 from abele.viewer.bars import LaneBars
-from abele.viewer.opened import Opened
+from abele.viewer.open_reports import Opened
 
 MOST_DEPTH = 24
 """Rows of a thread; deeper events are not drawn."""

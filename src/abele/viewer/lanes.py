@@ -20,7 +20,7 @@ from abele.errors import InvalidOptionError
 from abele.report import Report
 from abele.report.text_column import Text
 from abele.viewer.executions import Looped, TooManySpansError, executions_of, looped, no_executions
-from abele.viewer.opened import Opened
+from abele.viewer.open_reports import Opened
 
 PARTS = ("compute", "arrange", "exchange", "replicas", "sync", "host", "memory")
 """Parts of a run's cycles: vertices, copies on tiles, exchanges between tiles and between replicas, barriers, host

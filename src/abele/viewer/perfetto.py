@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from abele.errors import InvalidOptionError, MissingPackageError
 from abele.report import Report
 from abele.viewer import pages
-from abele.viewer.opened import Shelf
+from abele.viewer.open_reports import Shelf
 from abele.viewer.serve import Viewer, require_packages, serve
 
 if TYPE_CHECKING:

@@ -67,7 +67,7 @@ def view(
         InvalidOptionError: No reports, too many, or the port is taken.
         MissingPackageError: The packages of the extra ``view`` are not installed.
     """
-    from abele.viewer.opened import Shelf
+    from abele.viewer.open_reports import Shelf
 
     sources = [reports] if isinstance(reports, str | Path | Report) else list(reports)
     require_packages()

@@ -21,7 +21,7 @@ from abele.errors import InvalidOptionError
 from abele.report import Report
 from abele.viewer import pages
 from abele.viewer.frozen import Frozen, deflated, frozen
-from abele.viewer.opened import Shelf
+from abele.viewer.open_reports import Shelf
 from abele.writing import writing_whole
 
 MOST_BYTES = 8_000_000

@@ -19,7 +19,7 @@ from abele.report import Report
 from abele.report.tile_runs import spread
 from abele.viewer.executions import Looped
 from abele.viewer.lanes import PARTS, SLOTS, GroupLanes, lanes_of
-from abele.viewer.opened import Opened
+from abele.viewer.open_reports import Opened
 
 ROWS = 128
 """Rows of a map tile."""

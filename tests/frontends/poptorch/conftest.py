@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("torch", reason="needs PyTorch")
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from abele.parallel import check_passes
+from abele.network import check_passes
 from support.machines import small_machine, whole_machine
 
 __all__ = ["small_machine", "whole_machine"]

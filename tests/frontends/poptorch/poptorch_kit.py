@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from abele.frontends.poptorch.capture import CapturedModel, capture
-from abele.parallel import Value, differentiate, evaluate
+from abele.network import Value, differentiate, evaluate
 
 
 class Lossy(nn.Module):

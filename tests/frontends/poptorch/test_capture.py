@@ -16,7 +16,7 @@ from abele.errors import TypeMismatchError, UnsupportedOpError
 from abele.frontends.poptorch import Error, identity_loss
 from abele.frontends.poptorch.capture import capture, decomposition
 from abele.frontends.poptorch.capture.registry import HANDLERS, handler_of
-from abele.parallel import differentiate, evaluate
+from abele.network import differentiate, evaluate
 
 pytestmark = pytest.mark.usefixtures("whole_machine")
 

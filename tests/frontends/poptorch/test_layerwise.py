@@ -18,8 +18,8 @@ from abele.garden.language import windows
 from abele.garden.models.bert import BertPretraining
 from abele.garden.models.resnet import ResNet20
 from abele.garden.sources import standard_library, without_tables
+from abele.network import Adam, Adamax, Lamb, Lars
 from abele.numerics import f16
-from abele.parallel import Adam, Adamax, Lamb, Lars
 
 
 class PlainLars(torch.optim.Optimizer):

@@ -10,7 +10,7 @@ import torch
 
 from abele.errors import InvalidOptionError, MachineError
 from abele.frontends import poptorch
-from abele.parallel import Locations, TensorLocation
+from abele.network import Locations, TensorLocation
 
 Settings = poptorch.TensorLocationSettings
 REPLICAS, ACCUMULATION, SAMPLES = 2, 2, 4

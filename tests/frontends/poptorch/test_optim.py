@@ -12,7 +12,7 @@ import torch
 from abele import poptorch
 from abele.frontends.poptorch.training.optimizer_checks import KNOWN
 from abele.frontends.poptorch.training.rules import read_optimiser, read_rules
-from abele.parallel import Adam, NetworkBuilder, Sgd
+from abele.network import Adam, NetworkBuilder, Sgd
 
 pytestmark = pytest.mark.usefixtures("whole_machine")
 

@@ -12,7 +12,7 @@ from torch import nn
 from abele import poptorch
 from abele.errors import AbeleError, InvalidOptionError
 from abele.frontends.poptorch.options import environment
-from abele.parallel import parse
+from abele.network import parse
 
 
 def written(folder: Path, text: str) -> Path:

@@ -9,16 +9,16 @@ import torch
 from torch import nn
 
 from abele import poptorch
+from abele.distribution.lowering import Lowering
 from abele.errors import ApplicationRuntimeError
 from abele.graph import Graph
+from abele.network import NetworkBuilder
+from abele.network.autodiff.differentiate import differentiate
+from abele.network.ir import Value
+from abele.network.ops import build
+from abele.network.ops.convolution import convolution
+from abele.network.ops.recurrent import LstmValues, lstm
 from abele.numerics import ElementType, f16, f32
-from abele.parallel import NetworkBuilder
-from abele.parallel.lowering import Lowering
-from abele.parallel.network import Value
-from abele.parallel.ops import build
-from abele.parallel.ops.convolution import convolution
-from abele.parallel.ops.recurrent import LstmValues, lstm
-from abele.parallel.passes.differentiate import differentiate
 from abele.session import Settings
 
 

@@ -12,8 +12,8 @@ from torch import nn
 
 from abele.frontends import poptorch
 from abele.frontends.poptorch.capture import capture
-from abele.parallel import Group, Network, Schedule, Sgd, parse, training_pipeline
-from abele.parallel.network import network_text
+from abele.network import Group, Network, Schedule, Sgd, parse, training_pipeline
+from abele.network.ir import network_text
 
 
 class Loss(nn.Module):

@@ -11,7 +11,7 @@ from placement_kit import Bert, Mlp, Run, check_trained, classified, sentences
 
 from abele import poptorch
 from abele.frontends.poptorch.models.batching import Batching
-from abele.parallel import Locations, TensorLocation
+from abele.network import Locations, TensorLocation
 
 RUN = Run(accumulation=3)
 ON, OFF = TensorLocation(), TensorLocation(on_chip=False)

@@ -26,7 +26,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from abele import poptorch
-from abele.parallel import Network
+from abele.network import Network
 
 RUN = Run()
 LOSS = nn.functional.cross_entropy

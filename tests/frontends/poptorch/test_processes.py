@@ -22,8 +22,8 @@ from abele.frontends import poptorch
 from abele.frontends.poptorch.models.advice import words
 from abele.frontends.poptorch.models.batching import Batching
 from abele.machine import systems
+from abele.network import NetworkBuilder
 from abele.numerics import f16
-from abele.parallel import NetworkBuilder
 from abele.session.advice import advice
 
 

@@ -16,7 +16,7 @@ from torch import nn
 from abele import poptorch
 from abele.report import Report
 from abele.runtime.engine.run_log import REPORT_NAME
-from abele.viewer.opened import Shelf
+from abele.viewer.open_reports import Shelf
 
 pytestmark = pytest.mark.usefixtures("whole_machine")
 

@@ -22,8 +22,8 @@ from abele import poptorch
 from abele.errors import AbeleError
 from abele.frontends.poptorch.capture import capture
 from abele.frontends.poptorch.models.placing import Placing
-from abele.parallel import evaluate
-from abele.parallel.passes.stages import AssignStages
+from abele.network import evaluate
+from abele.network.passes.stages import AssignStages
 from support import sweeps
 
 pytestmark = pytest.mark.usefixtures("whole_machine")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 import pytest
 
+from abele.distribution import NetworkProgram, training_program
 from abele.expr.derivative import arg
 from abele.graph import Graph, LibraryCall, Program, Steps, Variable
 from abele.kernels.nest.binding import bound_calls
@@ -14,9 +15,9 @@ from abele.kernels.plan.functions import TaskFunction
 from abele.kernels.plan.passes import run_passes
 from abele.kernels.target import HostTarget
 from abele.kernels.tasks.copy_operands import is_product
+from abele.network import Group, NetworkBuilder, Schedule, Sgd, Value
+from abele.network.ops import build
 from abele.numerics import f32, i32
-from abele.parallel import Group, NetworkBuilder, NetworkProgram, Schedule, Sgd, Value, training_program
-from abele.parallel.ops import build
 from abele.runtime.native.fusion import flattened, is_fusible, split_runs
 from abele.runtime.native.kernel_calls import Binder
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from abele.errors import FileFormatError, InvalidOptionError
+from abele.network import Network, evaluate
 from abele.packing import SizeHistogram, pack
-from abele.parallel import Network, evaluate
 from abele.validation.packed import comparing
 from abele.validation.packed.costs import PackCosts, PackRuns
 from abele.validation.packed.lengths import histogram_of, read_histograms

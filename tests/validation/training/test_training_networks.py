@@ -9,9 +9,9 @@ import numpy.typing as npt
 import pytest
 
 from abele.errors import InvalidOptionError
+from abele.network import evaluate, verify
+from abele.network.ir import Network, NetworkBuilder
 from abele.numerics import f16
-from abele.parallel import evaluate, verify
-from abele.parallel.network import Network, NetworkBuilder
 from abele.validation.training.bert import Bert
 from abele.validation.training.gpt import Gpt
 from abele.validation.training.resnet import ResNet

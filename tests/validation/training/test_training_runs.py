@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from abele.cli.main import app
 from abele.errors import MachineError
 from abele.machine import systems
-from abele.parallel import Lamb, Lars, Sgd
+from abele.network import Lamb, Lars, Sgd
 from abele.validation.page import page_text
 from abele.validation.training import comparing
 from abele.validation.training.bert import Bert

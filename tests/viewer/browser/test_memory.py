@@ -12,7 +12,7 @@ from abele.report import Memory, Report
 from abele.report.schema import TABLES, VARIABLES
 from abele.viewer.answers.floor import places
 from abele.viewer.answers.selection import ranges_text, tiles_of
-from abele.viewer.opened import Opened
+from abele.viewer.open_reports import Opened
 from random_reports import random_report
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

@@ -11,7 +11,7 @@ from typing import Any
 
 import llvmlite.binding as binding
 
-from abele.codelet.ends import END
+from abele.codelet.early_exits import END
 from abele.llvm.host import host_cpu
 
 HINT = re.compile(r"call void @llvm\.(?:assume|experimental\.noalias)")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from abele.codelet.cpp.defined import PREFIXES
 from abele.codelet.cpp.diagnostics import hardware_only
-from abele.codelet.cpp.ends import LOOP
+from abele.codelet.cpp.early_exits import LOOP
 from abele.codelet.cpp.extract import Module
 from abele.codelet.cpp.inputs import written_input
 from abele.codelet.cpp.library import MATH
@@ -15,7 +15,7 @@ from abele.codelet.cpp.metadata import Metadata, symbol_of
 from abele.codelet.cpp.reflect import VertexClass
 from abele.codelet.cpp.refusals import symbol_refusal
 from abele.codelet.cpp.toolchain import HEADERS
-from abele.codelet.ends import END
+from abele.codelet.early_exits import END
 from abele.errors import AbeleError, CodeletError, CodeletLinkError
 
 OTHER = frozenset(

@@ -19,7 +19,7 @@ from abele.codelet.cpp.costing import BULK
 from abele.codelet.cpp.entry import LENGTH_OFFSET, ROW_BYTES
 from abele.codelet.cpp.extract import VertexSource
 from abele.codelet.cpp.reflect import Member
-from abele.codelet.ends import END, EndPlace, end_text
+from abele.codelet.early_exits import END, EndPlace, end_text
 
 WORDS = 6
 """Words of a report: 1 + vertex (0: nothing wrong), site, byte relative to the place, bytes of the place, worker, bytes

@@ -29,7 +29,7 @@ from abele.codelet.cpp.native import (
 from abele.codelet.cpp.reflect import VertexClass
 from abele.codelet.cpp.taint import Taint
 from abele.codelet.cpp.violation import violation
-from abele.codelet.ends import EndPlace
+from abele.codelet.early_exits import EndPlace
 from abele.codelet.sizes import UNKNOWN, Sizes
 from abele.errors import ApplicationRuntimeError, CodeletAccessError, CodeletError
 

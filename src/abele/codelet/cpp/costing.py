@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from abele.codelet import slots
 from abele.codelet.cpp.blocks import BasicBlock, FlowGraph, Instruction, NaturalLoop
 from abele.codelet.cpp.constants import constant_words
-from abele.codelet.cpp.ends import LOOP
+from abele.codelet.cpp.early_exits import LOOP
 from abele.codelet.cpp.places import TouchedPlaces
-from abele.codelet.ends import END
+from abele.codelet.early_exits import END
 from abele.codelet.straight_code import StraightCode
 from abele.expr import TABLE, Slots
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from abele.codelet.cpp.ends import with_ends
+from abele.codelet.cpp.early_exits import with_ends
 from abele.codelet.cpp.entry import entry_name
 from abele.codelet.cpp.metadata import global_name
-from abele.codelet.ends import EndPlace
+from abele.codelet.early_exits import EndPlace
 
 _NAME = r'@(?:"[^"]*"|[-\w$.]+)'
 _NAMES = re.compile(_NAME)

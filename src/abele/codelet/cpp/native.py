@@ -9,14 +9,14 @@ from typing import Any
 
 from abele.codelet.cpp.check_functions import FUNCTIONS as CHECKS
 from abele.codelet.cpp.checking import NOWHERE_BYTES, PARAMETERS, WORKER, Checked, end_in_report
-from abele.codelet.cpp.ends import DECLARATIONS, end_at, stop_globals, with_stops
+from abele.codelet.cpp.early_exits import DECLARATIONS, end_at, stop_globals, with_stops
 from abele.codelet.cpp.entry import LENGTH_OFFSET, ROW_BYTES, parameters
 from abele.codelet.cpp.extract import VertexSource
 from abele.codelet.cpp.functions import RANDOM, with_functions
 from abele.codelet.cpp.pieces import in_pieces
 from abele.codelet.cpp.reflect import METADATA_OF, METADATA_OFFSET, Member, VertexClass
 from abele.codelet.driver import OVERHEAD
-from abele.codelet.ends import with_end_function
+from abele.codelet.early_exits import with_end_function
 from abele.codelet.sizes import UNKNOWN, Size, Sizes
 from abele.codelet.vertex import NUM_WORKERS
 from abele.llvm import flush

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 from abele.codelet.cpp.blocks import FlowGraph, Instruction, InstructionOperand
 from abele.codelet.cpp.costing import BULK
-from abele.codelet.cpp.ends import LOOP
+from abele.codelet.cpp.early_exits import LOOP
 from abele.codelet.cpp.library import MATH
 from abele.codelet.cpp.reflect import Member
 

@@ -25,7 +25,7 @@ from abele.codelet.cpp.braces import code_alone
 from abele.codelet.cpp.check import check_vertex, is_known, source_line
 from abele.codelet.cpp.checking import Checked, checked_code, source_lines
 from abele.codelet.cpp.diagnostics import USED
-from abele.codelet.cpp.ends import branches_of, endless_loops, goes_back, with_marks
+from abele.codelet.cpp.early_exits import branches_of, endless_loops, goes_back, with_marks
 from abele.codelet.cpp.entry import entry_name
 from abele.codelet.cpp.extract import Module, VertexSource
 from abele.codelet.cpp.fingerprint import fingerprint
@@ -37,7 +37,7 @@ from abele.codelet.cpp.native import VERTEX, readable_text
 from abele.codelet.cpp.optimise import VARIABLE, optimise, parsed, unwritten, with_entries
 from abele.codelet.cpp.reflect import Member, VertexClass
 from abele.codelet.cpp.toolchain import compile_to_bitcode, find_compiler
-from abele.codelet.ends import EndPlace
+from abele.codelet.early_exits import EndPlace
 from abele.errors import CodeletError, CodeletLinkError
 from abele.llvm.cache import load_object, store_object
 

@@ -1,8 +1,8 @@
 """Vertices that end before their time: by a call that ends a program, or stopped in an endless loop.
 
-Native code notes which vertex did so, and where (:mod:`abele.codelet.ends`). Here the notes become errors, and loops
-are asked to end: those of native code by a flag that they look at, those of plain Python by an exception in their
-thread.
+Native code notes which vertex did so, and where (:mod:`abele.codelet.early_exits`). Here the notes become errors, and
+loops are asked to end: those of native code by a flag that they look at, those of plain Python by an exception in
+their thread.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from abele.codelet import CodeletDef, CompiledCodelet
-from abele.codelet.ends import EndedVertex, end_text
+from abele.codelet.early_exits import EndedVertex, end_text
 from abele.errors import AbeleError, ApplicationRuntimeError
 from abele.runtime.control.faults import Fault
 from abele.runtime.control.leaf import Leaf

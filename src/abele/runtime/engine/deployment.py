@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from abele.codelet.ends import STOPPED
+from abele.codelet.early_exits import STOPPED
 from abele.compiler import Executable
 from abele.errors import ApplicationRuntimeError, EngineError, StreamConnectionError, nearest
 from abele.graph import Stream

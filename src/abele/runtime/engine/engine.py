@@ -435,12 +435,12 @@ class Engine:
         self.close()
 
     def __repr__(self) -> str:
-        from abele.runtime.engine.shown import engine_line
+        from abele.runtime.engine.display import engine_line
 
         return engine_line(self)
 
     def _repr_html_(self) -> str:
-        from abele.runtime.engine.shown import engine_card
+        from abele.runtime.engine.display import engine_card
 
         return engine_card(self)
 

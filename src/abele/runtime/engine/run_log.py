@@ -14,7 +14,7 @@ from typing import Any
 from abele.compiler import Executable
 from abele.errors import FileFormatError, InvalidOptionError, OutOfMemoryError, ProfilingDisabledError, nearest
 from abele.report import RUNS, CallTimes, Report, Table
-from abele.report.shown import view_hint
+from abele.report.display import view_hint
 from abele.runtime.engine.account import CountedRun, EngineAccount
 from abele.runtime.engine.options import EngineOptions
 from abele.runtime.image import RunCounts

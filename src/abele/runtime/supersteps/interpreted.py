@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.codelet import FieldDef, interpret
-from abele.codelet.ends import STOPPED
+from abele.codelet.early_exits import STOPPED
 from abele.codelet.rounding import NEAREST, Rounding
 from abele.errors import AbeleError, ApplicationRuntimeError, ControlProgramError
 from abele.graph import ComputeSet, VertexGroup

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from abele.expr import Const, derivative, select
+from abele.network.ir import Network, NetworkBuilder, Value
+from abele.network.ops import build
 from abele.numerics import bool_, i32
-from abele.parallel.network import Network, NetworkBuilder, Value
-from abele.parallel.ops import build
 from abele.validation.training.losses import cross_entropies, cross_entropy, mean_by_sequence
 from abele.validation.training.transformer import TYPE, LayerBuilder, LayerSizes, StagePlan
 

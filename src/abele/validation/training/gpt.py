@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from abele.network.ir import Network, NetworkBuilder, Value
+from abele.network.ops import build
 from abele.numerics import i32
-from abele.parallel.network import Network, NetworkBuilder, Value
-from abele.parallel.ops import build
 from abele.validation.training.losses import cross_entropy
 from abele.validation.training.transformer import TYPE, LayerBuilder, LayerSizes, StagePlan
 

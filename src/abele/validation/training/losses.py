@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from abele.expr import Expr, derivative, select
+from abele.network.ir import NetworkBuilder, Value
+from abele.network.ops import build
 from abele.numerics import f32, i32
-from abele.parallel.network import NetworkBuilder, Value
-from abele.parallel.ops import build
 
 
 def cross_entropy(net: NetworkBuilder, logits: Value, labels: Value, ignored: int = -100) -> Value:

@@ -10,9 +10,9 @@ from itertools import pairwise
 
 from abele.expr import derivative
 from abele.graph.debug import DebugRecord
+from abele.network.ir import BlockBuilder, Network, NetworkBuilder, PlanHint, Value
+from abele.network.ops import build
 from abele.numerics import f16, i32, u8
-from abele.parallel.network import BlockBuilder, Network, NetworkBuilder, PlanHint, Value
-from abele.parallel.ops import build
 from abele.poplibs.popnn.pool_params import PoolParams
 from abele.validation.training.losses import cross_entropy
 

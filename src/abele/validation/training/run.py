@@ -11,9 +11,9 @@ import numpy as np
 
 from abele.errors import MachineError
 from abele.machine import systems
+from abele.network import Adam, Group, Lamb, Lars, Locations, Network, Optimiser, Schedule, Sgd, TensorLocation
+from abele.network.ir import Value
 from abele.numerics import f16
-from abele.parallel import Adam, Group, Lamb, Lars, Locations, Network, Optimiser, Schedule, Sgd, TensorLocation
-from abele.parallel.network import Value
 from abele.report import Report
 from abele.session import Settings, compile_network
 

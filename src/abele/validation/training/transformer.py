@@ -11,9 +11,9 @@ from functools import partial
 from abele.errors import InvalidOptionError
 from abele.expr import Const, derivative
 from abele.graph.debug import DebugRecord
+from abele.network.ir import NetworkBuilder, Place, PlanHint, Value
+from abele.network.ops import build
 from abele.numerics import ElementType, f16
-from abele.parallel.network import NetworkBuilder, Place, PlanHint, Value
-from abele.parallel.ops import build
 
 TYPE = f16
 """Type of weights and activations."""

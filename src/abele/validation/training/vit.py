@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from abele.expr import derivative
+from abele.network.ir import Network, NetworkBuilder
+from abele.network.ops import build
 from abele.numerics import i32
-from abele.parallel.network import Network, NetworkBuilder
-from abele.parallel.ops import build
 from abele.validation.training.losses import cross_entropy
 from abele.validation.training.transformer import TYPE, LayerBuilder, LayerSizes, StagePlan
 

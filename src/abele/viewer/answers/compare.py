@@ -6,7 +6,7 @@ from abele.errors import InvalidOptionError
 from abele.report.compare import ReportComparison
 from abele.report.compare import compare as compared
 from abele.viewer.answers.registry import Frozen, question
-from abele.viewer.opened import Opened
+from abele.viewer.open_reports import Opened
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from abele.arrays import Float64, Int64
 from abele.report import Report
 from abele.report.text_column import Column, Text
-from abele.viewer.opened import Opened
+from abele.viewer.open_reports import Opened
 
 PARTS = ("compute", "arrange", "exchange", "replicas", "sync", "host", "memory")
 """Parts of a run's cycles, in the order in which the page stacks them; its colours are known by these names."""

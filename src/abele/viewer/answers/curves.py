@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.viewer.answers.registry import once, question
-from abele.viewer.opened import Opened
+from abele.viewer.open_reports import Opened
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer
 

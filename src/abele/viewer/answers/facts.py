@@ -9,7 +9,7 @@ from abele.report import Report
 from abele.report.programs import num_programs, program_name
 from abele.report.schema import TABLES
 from abele.viewer.answers.registry import once, question
-from abele.viewer.opened import Opened
+from abele.viewer.open_reports import Opened
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer
 

@@ -18,7 +18,7 @@ from abele.errors import InvalidOptionError
 from abele.report import Report
 from abele.viewer.answers.buckets import small
 from abele.viewer.answers.registry import once, question
-from abele.viewer.opened import Opened
+from abele.viewer.open_reports import Opened
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer
 

@@ -16,7 +16,7 @@ from abele.viewer.answers.nested import Nested, nested
 from abele.viewer.answers.operations import operations, path_levels
 from abele.viewer.answers.registry import Frozen, question
 from abele.viewer.answers.tree import parents
-from abele.viewer.opened import Opened
+from abele.viewer.open_reports import Opened
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer
 

@@ -9,7 +9,7 @@ from abele.errors import InvalidOptionError
 from abele.report import Report
 from abele.viewer.answers.costs import flat, occurrences, step_costs
 from abele.viewer.answers.registry import question
-from abele.viewer.opened import Opened
+from abele.viewer.open_reports import Opened
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer
 

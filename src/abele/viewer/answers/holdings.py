@@ -17,7 +17,7 @@ from abele.viewer.answers.recent import recent
 from abele.viewer.answers.registry import question
 from abele.viewer.answers.selection import tiles_of
 from abele.viewer.answers.table import matching
-from abele.viewer.opened import Opened
+from abele.viewer.open_reports import Opened
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer
 

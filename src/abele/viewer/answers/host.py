@@ -20,7 +20,7 @@ from abele.viewer.answers.host_asked import (
 from abele.viewer.answers.registry import Frozen, once, question
 from abele.viewer.bars import seen
 from abele.viewer.host_data import HostSource, host_data
-from abele.viewer.opened import Opened
+from abele.viewer.open_reports import Opened
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer
 from abele.words import shortened

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from abele.errors import InvalidOptionError
 from abele.viewer.bars import COLUMNS, edges_of
 from abele.viewer.host_data import HostData, HostSource, host_data
-from abele.viewer.opened import Opened
+from abele.viewer.open_reports import Opened
 from abele.viewer.params import Params
 from abele.words import counted, shortened
 

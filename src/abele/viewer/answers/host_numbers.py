@@ -9,7 +9,7 @@ from abele.viewer.answers.host_asked import MOST_BINS, edges_asked, row_asked, s
 from abele.viewer.answers.registry import Frozen, question
 from abele.viewer.bars import COLUMNS
 from abele.viewer.host_data import host_data
-from abele.viewer.opened import Opened
+from abele.viewer.open_reports import Opened
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer
 

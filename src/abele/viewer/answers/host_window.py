@@ -10,7 +10,7 @@ from abele.arrays import Array, Int64
 from abele.viewer.answers.host_asked import MOST_LABELS, short_name
 from abele.viewer.answers.registry import once, question
 from abele.viewer.host_data import HostSource, host_data
-from abele.viewer.opened import Opened
+from abele.viewer.open_reports import Opened
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abele.report.insights import insights as found_in
 from abele.report.programs import num_programs
 from abele.viewer.answers.registry import Frozen, question
-from abele.viewer.opened import Opened
+from abele.viewer.open_reports import Opened
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer
 

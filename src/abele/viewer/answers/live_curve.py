@@ -13,7 +13,7 @@ from abele.viewer.answers.grouped import variable_groups
 from abele.viewer.answers.holdings import chosen
 from abele.viewer.answers.live import moving_bytes, variable_bytes, weights
 from abele.viewer.answers.recent import recent
-from abele.viewer.opened import Opened
+from abele.viewer.open_reports import Opened
 
 _MOST_GROUPS = 7
 _MOST_PEAKS = 8

@@ -18,7 +18,7 @@ from abele.viewer.answers.holdings import rows_page, summed_by
 from abele.viewer.answers.live import moving_bytes
 from abele.viewer.answers.live_curve import curve_of, held_on, kept_groups, peak_steps, peaks, tiles_of_source
 from abele.viewer.answers.registry import once, question
-from abele.viewer.opened import Opened
+from abele.viewer.open_reports import Opened
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer
 

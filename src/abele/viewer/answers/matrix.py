@@ -22,7 +22,7 @@ from abele.viewer.answers.matrix_cells import Grid, cells, grid_of, grouped_maxi
 from abele.viewer.answers.matrix_memory import memory_cells, representatives
 from abele.viewer.answers.recent import recent
 from abele.viewer.answers.registry import Frozen, question
-from abele.viewer.opened import Opened
+from abele.viewer.open_reports import Opened
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer
 

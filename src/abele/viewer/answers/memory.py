@@ -16,7 +16,7 @@ from abele.viewer.answers.buckets import chunk, frozen_chunks, place_of, small, 
 from abele.viewer.answers.floor import ipu_tiles, physical_order
 from abele.viewer.answers.recent import recent
 from abele.viewer.answers.registry import question
-from abele.viewer.opened import Opened
+from abele.viewer.open_reports import Opened
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer
 

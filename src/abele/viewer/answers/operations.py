@@ -17,7 +17,7 @@ from abele.viewer.answers.pages import page_of
 from abele.viewer.answers.program import MOST_LISTED, checked, record, variables_of, vertices_of
 from abele.viewer.answers.registry import Frozen, question
 from abele.viewer.answers.table import MOST_ROWS
-from abele.viewer.opened import Opened
+from abele.viewer.open_reports import Opened
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer
 

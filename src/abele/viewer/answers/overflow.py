@@ -15,7 +15,7 @@ from abele.viewer.answers.floor import ipu_tiles
 from abele.viewer.answers.holdings import Overlap, summed_by
 from abele.viewer.answers.live import live_bytes
 from abele.viewer.answers.registry import once, question
-from abele.viewer.opened import Opened
+from abele.viewer.open_reports import Opened
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer
 from abele.words import counted, shortened, tiles_text, visible

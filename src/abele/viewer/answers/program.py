@@ -14,7 +14,7 @@ from abele.report.tiles import groups_of, rows_of
 from abele.viewer.answers.costs import PARTS, step_costs
 from abele.viewer.answers.registry import Frozen, once, question
 from abele.viewer.answers.tree import Tree, tree_of
-from abele.viewer.opened import Opened
+from abele.viewer.open_reports import Opened
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer
 

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
-from abele.viewer.opened import Opened
+from abele.viewer.open_reports import Opened
 
 Found = TypeVar("Found")
 

@@ -15,7 +15,7 @@ from abele.report.tiles import variable_by_tile
 from abele.viewer.answers.floor import ipu_tiles, places
 from abele.viewer.answers.recent import recent
 from abele.viewer.answers.registry import question
-from abele.viewer.opened import Opened
+from abele.viewer.open_reports import Opened
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer
 

@@ -12,7 +12,7 @@ from abele.viewer.answers.holdings import MOST_ROWS, Overlap, chosen, rows_page,
 from abele.viewer.answers.live_curve import peak_steps
 from abele.viewer.answers.recent import recent
 from abele.viewer.answers.registry import question
-from abele.viewer.opened import Opened
+from abele.viewer.open_reports import Opened
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer
 

@@ -22,7 +22,7 @@ from abele.viewer.answers.timeline_asked import (
 from abele.viewer.bars import COLUMNS, edges_of, window
 from abele.viewer.flames import blocks_of
 from abele.viewer.lanes import COMPLETE, FIRST, PARTS, GroupLanes, stepped_shares
-from abele.viewer.opened import Opened
+from abele.viewer.open_reports import Opened
 from abele.viewer.params import Params
 from abele.viewer.tile_lanes import ROWS, owners_of
 from abele.viewer.wire import Answer

@@ -12,7 +12,7 @@ from abele.report.text_column import Text
 from abele.viewer.answers.registry import Frozen
 from abele.viewer.bars import window
 from abele.viewer.lanes import FIRST, GroupLanes, lanes_in, lanes_of, looped_covered
-from abele.viewer.opened import Opened
+from abele.viewer.open_reports import Opened
 from abele.viewer.params import Params
 from abele.words import shortened
 

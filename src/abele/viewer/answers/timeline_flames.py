@@ -11,7 +11,7 @@ from abele.viewer.answers.timeline_asked import frozen_tiles, is_beyond_held, sh
 from abele.viewer.bars import edges_of, seen
 from abele.viewer.flames import blocks_of, flame_of, paths_of
 from abele.viewer.lanes import GroupLanes, lanes_of
-from abele.viewer.opened import Opened
+from abele.viewer.open_reports import Opened
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer
 

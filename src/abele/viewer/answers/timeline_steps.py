@@ -14,7 +14,7 @@ from abele.report.text_column import Text
 from abele.viewer.answers.registry import Frozen, question
 from abele.viewer.answers.timeline_asked import lanes_asked
 from abele.viewer.lanes import lanes_in, lanes_of
-from abele.viewer.opened import Opened
+from abele.viewer.open_reports import Opened
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer
 from abele.words import counted, shortened

@@ -11,7 +11,7 @@ from abele.viewer.answers.registry import Frozen, question
 from abele.viewer.answers.timeline_asked import is_beyond_held, step_names, window_asked
 from abele.viewer.bars import COLUMNS, edges_of, window
 from abele.viewer.lanes import GroupLanes, looped_covered, loops_of, stepped_shares
-from abele.viewer.opened import Opened
+from abele.viewer.open_reports import Opened
 from abele.viewer.params import Params
 from abele.viewer.tile_lanes import (
     KINDS,

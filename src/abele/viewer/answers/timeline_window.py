@@ -12,7 +12,7 @@ from abele.viewer.answers.registry import question
 from abele.viewer.answers.timeline_asked import covered_in, frozen_programs, lanes_asked, short_name
 from abele.viewer.answers.timeline_summary import summary_of
 from abele.viewer.lanes import COMPLETE, FIRST, PARTS, GroupLanes, first_of_each, lanes_in
-from abele.viewer.opened import Opened
+from abele.viewer.open_reports import Opened
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer
 

@@ -14,8 +14,8 @@ from abele.frontends.poptorch.capture.aten.losses import IDENTITY_LOSS
 from abele.frontends.poptorch.errors import Error
 from abele.frontends.poptorch.program.blocks import BegunBlock
 from abele.frontends.poptorch.program.notes import BEFORE, OUTSIDE
-from abele.parallel import BlockBuilder, Place
-from abele.parallel.network import HERE, PlanHint
+from abele.network import BlockBuilder, Place
+from abele.network.ir import HERE, PlanHint
 
 
 def _together(leading: str) -> Sequence[Place]:

@@ -20,8 +20,8 @@ from abele.frontends.poptorch.capture.types import element_type, host_dtype
 from abele.frontends.poptorch.errors import Error
 from abele.frontends.poptorch.program.blocks import BlockRecord
 from abele.frontends.poptorch.values import structures
-from abele.parallel import Network, NetworkBuilder, Value, verify
-from abele.parallel.ops import build
+from abele.network import Network, NetworkBuilder, Value, verify
+from abele.network.ops import build
 
 assert _handlers, "importing the package registers the handlers"
 

@@ -9,9 +9,9 @@ import torch.fx
 
 from abele.frontends.poptorch.capture import torch_export
 from abele.frontends.poptorch.capture.types import element_type
+from abele.network import BlockBuilder, Value
+from abele.network.ops import build
 from abele.numerics import ElementType, bool_
-from abele.parallel import BlockBuilder, Value
-from abele.parallel.ops import build
 
 if TYPE_CHECKING:
     from abele.frontends.poptorch.capture.reader import NodeReader

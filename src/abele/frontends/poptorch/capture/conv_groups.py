@@ -11,7 +11,7 @@ import torch.fx
 from abele.frontends.poptorch.capture import torch_export
 from abele.frontends.poptorch.enums import MultiConvPlanType
 from abele.frontends.poptorch.errors import OptionValueError
-from abele.parallel.network import ConvGroup, PlanHint
+from abele.network.ir import ConvGroup, PlanHint
 
 MULTI_CONV = "abele_multi_conv"
 """Key in the metadata of a recorded call for the settings of its group."""

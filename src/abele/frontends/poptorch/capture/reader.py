@@ -28,11 +28,11 @@ from abele.frontends.poptorch.capture.registry import convert, handler_of, no_ha
 from abele.frontends.poptorch.capture.types import element_type
 from abele.frontends.poptorch.errors import Error
 from abele.kernels.nest.ir import Expr, apply
+from abele.network import BlockBuilder, Value
+from abele.network.autodiff.differentiate import gradients
+from abele.network.ir import RegionBuilder
+from abele.network.ops import build
 from abele.numerics import bool_, f32
-from abele.parallel import BlockBuilder, Value
-from abele.parallel.network import RegionBuilder
-from abele.parallel.ops import build
-from abele.parallel.passes.differentiate import gradients
 
 _OF_NUMBERS: dict[str, Expr] = {
     "add": arg(0) + arg(1),

@@ -20,9 +20,9 @@ from abele.frontends.poptorch.capture import torch_export
 from abele.frontends.poptorch.capture.types import element_type
 from abele.graph.debug import DebugRecord
 from abele.kernels.nest.ir import Apply, Const, Expr
+from abele.network import BlockBuilder, Value
+from abele.network.ops import build
 from abele.numerics import ElementType, bool_, i32
-from abele.parallel import BlockBuilder, Value
-from abele.parallel.ops import build
 
 Handler = Callable[..., Any]
 HANDLERS: dict[str, Handler] = {}

@@ -32,7 +32,7 @@ from abele.frontends.poptorch.capture.replaced import functions_replaced
 from abele.frontends.poptorch.capture.rewriting import rewrite
 from abele.frontends.poptorch.capture.source_lines import ORIGINS, PACKAGES, user_frame, users_frame
 from abele.frontends.poptorch.capture.stand_ins import StandIns
-from abele.frontends.poptorch.capture.state_kept import Attributes, ModelState, NewBuffersError, check_buffers
+from abele.frontends.poptorch.capture.state_changes import Attributes, ModelState, NewBuffersError, check_buffers
 from abele.frontends.poptorch.capture.transforms import transforms_inlined
 from abele.frontends.poptorch.program.blocks import BlockRecord, recording_blocks
 from abele.frontends.poptorch.program.notes import BLOCK

@@ -30,7 +30,7 @@ from abele.frontends.poptorch.fitting.code import plan_code
 from abele.frontends.poptorch.options import Options
 from abele.frontends.poptorch.training.rules import check_parameters, read_optimiser
 from abele.machine import System, systems
-from abele.parallel import Group
+from abele.network import Group
 
 Progress = Callable[[str, float], None]
 LARGEST = 6

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abele.errors import TypeMismatchError
 from abele.machine import System
-from abele.parallel import Network
+from abele.network import Network
 from abele.words import counted
 
 

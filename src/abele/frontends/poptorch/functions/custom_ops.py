@@ -16,7 +16,7 @@ from abele.errors import AbeleError, nearest
 from abele.frontends.poptorch.errors import ArgumentError, Error
 from abele.frontends.poptorch.program.recording import isRunningOnIpu
 from abele.frontends.poptorch.values.tensors import from_array, to_array
-from abele.parallel.ops.own_op import OWN_OPS, OwnLowering, OwnOp
+from abele.network.ops.own_op import OWN_OPS, OwnLowering, OwnOp
 
 
 class CustomOp:

@@ -13,14 +13,14 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from abele.frontends.poptorch.capture import host_words
 from abele.frontends.poptorch.capture.recording import is_training
-from abele.frontends.poptorch.capture.state_kept import current_state
+from abele.frontends.poptorch.capture.state_changes import current_state
 from abele.frontends.poptorch.enums import MatMulSerializationMode, OverlapMode
 from abele.frontends.poptorch.errors import CheckError, Error
 from abele.frontends.poptorch.program.overlap import CURRENT
 from abele.frontends.poptorch.program.recording import isRunningOnIpu
 from abele.frontends.poptorch.values import structures
 from abele.frontends.poptorch.values.tensors import from_array, to_array
-from abele.parallel.ops.host_call import HOST_BODIES
+from abele.network.ops.host_call import HOST_BODIES
 
 # --- control flow -----------------------------------------------------------------------------------------------------
 

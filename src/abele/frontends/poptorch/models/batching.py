@@ -13,8 +13,8 @@ from abele.frontends.poptorch.models.grouping import groups_of_replicas
 from abele.frontends.poptorch.options import Options
 from abele.frontends.poptorch.options.strategies import PhasedExecution, PipelinedExecution
 from abele.frontends.poptorch.options.tensor_names import network_name
-from abele.parallel import Anchor, Locations, PipelineSchedule, TensorLocation
-from abele.parallel.locations import AS_USUAL, ON_CHIP
+from abele.network import Anchor, Locations, PipelineSchedule, TensorLocation
+from abele.network.locations import AS_USUAL, ON_CHIP
 from abele.session import MeanStrategy, Schedule
 from abele.session import OutputMode as DeviceOutputMode
 from abele.session.batching import micro_batch_shape

@@ -30,7 +30,7 @@ from abele.frontends.poptorch.program.overlap import overlapping
 from abele.frontends.poptorch.training.rules import read_optimiser
 from abele.frontends.poptorch.values import structures
 from abele.frontends.poptorch.values.tensors import from_array, to_array
-from abele.parallel import Group
+from abele.network import Group
 from abele.report import CallTimes
 from abele.session import Schedule, Session, SharedArrays, compile_network
 from abele.session.batching import combine

@@ -19,7 +19,7 @@ from abele.frontends.poptorch.capture.capture import own_tensors
 from abele.frontends.poptorch.enums import CommGroupType, VariableRetrievalMode
 from abele.frontends.poptorch.errors import Error, OptionValueError
 from abele.frontends.poptorch.options import Options
-from abele.parallel import Network
+from abele.network import Network
 from abele.poplibs.gcl import CommGroup
 
 _METHOD = "replicaGrouping"

@@ -26,9 +26,9 @@ from abele.frontends.poptorch.options.tensor_names import ANCHOR_NAMES
 from abele.frontends.poptorch.program.profiling import tracepoints
 from abele.frontends.poptorch.values.tensors import from_array
 from abele.machine import HostComputer, hosts
-from abele.parallel.network import network_text
+from abele.network.ir import network_text
 from abele.report import HostProfile, Report
-from abele.report.shown import view_hint
+from abele.report.display import view_hint
 from abele.runtime.engine.run_log import REPORT_NAME
 from abele.trace.environment import begin_from_environment
 from abele.trace.shared import hold_recording

@@ -13,8 +13,8 @@ from abele.frontends.poptorch.options import Options
 from abele.frontends.poptorch.options.placement import BlockPlacement, check_pipeline, ipus_of_replica, placed
 from abele.frontends.poptorch.program.blocks import BlockRecord
 from abele.machine import System, systems
-from abele.parallel import Place
-from abele.parallel.network import PlanHint
+from abele.network import Place
+from abele.network.ir import PlanHint
 from abele.session import Settings
 from abele.session.settings import DEFAULT_SYSTEM
 from abele.words import counted

@@ -17,7 +17,7 @@ from abele.frontends.poptorch.functions.tensor_parallel import DIVIDED
 from abele.frontends.poptorch.models.grouping import one_row_each, own_groups
 from abele.frontends.poptorch.options import Options
 from abele.frontends.poptorch.values.tensors import from_array, to_array
-from abele.parallel import Split
+from abele.network import Split
 from abele.poplibs.gcl import CommGroup
 from abele.session import Schedule
 

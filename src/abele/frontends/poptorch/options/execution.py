@@ -7,10 +7,10 @@ from typing import ClassVar, Self
 
 from abele.frontends.poptorch.options.checked import CheckedOptions
 from abele.machine import System, systems
+from abele.network import PipelineSchedule
 from abele.numerics import ElementType, quarter
 from abele.numerics.types import SCALES
 from abele.options import OptionTable, choice, integer
-from abele.parallel import PipelineSchedule
 from abele.session import Settings
 from abele.session.settings import SETTINGS
 
@@ -70,7 +70,7 @@ class AbeleOptions(CheckedOptions):
         """Write the network after each pass of the compiler as text, into a folder per model below ``folder``.
 
         The files are ``00-captured.net``, ``01-canonicalise.net`` and so on; a pass that changes nothing has none.
-        ``abele.parallel.parse`` reads them back.
+        ``abele.network.parse`` reads them back.
         """
         return self.set(pass_folder=None if folder is None else str(folder))
 

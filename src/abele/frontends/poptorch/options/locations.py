@@ -6,9 +6,9 @@ from typing import Any, ClassVar, Self
 
 from abele.frontends.poptorch.errors import OptionValueError
 from abele.frontends.poptorch.options.checked import CheckedOptions
+from abele.network import Locations, TensorLocation
+from abele.network.locations import AS_USUAL, LEAST_OFF_CHIP, LEAST_SHARDED
 from abele.options import UNSET, Option, OptionTable, flag, integer
-from abele.parallel import Locations, TensorLocation
-from abele.parallel.locations import AS_USUAL, LEAST_OFF_CHIP, LEAST_SHARDED
 
 _IO_TILES = range(32, 193, 2)
 

@@ -9,8 +9,8 @@ from typing import Any, Literal
 from abele.frontends.poptorch.errors import OptionValueError
 from abele.frontends.poptorch.options.popart_enums import GradientTensorTrackingMethod
 from abele.frontends.poptorch.options.tensor_names import ANCHOR_NAMES
+from abele.network.automatic_scale import AutomaticLossScale, GradientTracking
 from abele.options import UNSET, Option, OptionTable, flag, integer, number
-from abele.parallel.automatic_scale import AutomaticLossScale, GradientTracking
 
 PREFIX = "automaticLossScalingSettings."
 """Prefix of the names of these session options."""

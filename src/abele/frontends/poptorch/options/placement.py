@@ -18,7 +18,7 @@ from abele.frontends.poptorch.options.strategies import (
     Stage,
 )
 from abele.frontends.poptorch.program.blocks import BegunBlock
-from abele.parallel import Place
+from abele.network import Place
 from abele.words import counted
 
 Named = TypeVar("Named")

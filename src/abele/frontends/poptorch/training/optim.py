@@ -1,6 +1,6 @@
 """``poptorch.optim``: PyTorch's optimisers with the device's extra options.
 
-No code of theirs runs: what a step does is compiled (:mod:`abele.parallel.optimisers`), and their numbers are read when
+No code of theirs runs: what a step does is compiled (:mod:`abele.network.optimisers`), and their numbers are read when
 a model is compiled or ``setOptimizer`` is called.
 """
 

@@ -13,7 +13,7 @@ import torch
 from abele.frontends.poptorch.training.optim import LOSS_FACTOR, LOSS_SCALE
 from abele.frontends.poptorch.training.rules import read_rules
 from abele.frontends.poptorch.values.tensors import to_array
-from abele.parallel import Optimiser, Sgd
+from abele.network import Optimiser, Sgd
 from abele.session import Session
 
 _SLOTS = {

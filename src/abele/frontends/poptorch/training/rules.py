@@ -10,8 +10,7 @@ import torch
 
 from abele.frontends.poptorch.errors import ArgumentError, Error
 from abele.frontends.poptorch.training.optim import LAMB, LARS, VariableAttributes, check_amsgrad
-from abele.numerics import f16
-from abele.parallel import (
+from abele.network import (
     Adadelta,
     Adagrad,
     Adam,
@@ -26,7 +25,8 @@ from abele.parallel import (
     Sgd,
     Value,
 )
-from abele.parallel.optimisers import MomentRule
+from abele.network.optimisers import MomentRule
+from abele.numerics import f16
 
 
 def read_optimiser(optimiser: torch.optim.Optimizer, values: Mapping[int, Value]) -> list[Group]:

@@ -20,7 +20,7 @@ from abele.poplibs.poplin.contraction.operand import Operand, allocate, seen_in_
 from abele.poplibs.poplin.contraction.problem import Contraction
 from abele.poplibs.poplin.contraction.scaling import UNSCALED, Scaling
 from abele.poplibs.poplin.lowering.arrange import arrange, arrange_estimate
-from abele.poplibs.poplin.lowering.body import build
+from abele.poplibs.poplin.lowering.contraction_steps import build
 from abele.poplibs.poplin.lowering.home import Home, home, home_on
 from abele.poplibs.poplin.lowering.placement import place_input, place_weights
 from abele.poplibs.poplin.lowering.stages import ContractionStage

@@ -28,7 +28,7 @@ from abele.poplibs.poplin.operations.convolution import check_shapes, exchanged,
 from abele.poplibs.poplin.operations.convolution import convolution as one_convolution
 from abele.poplibs.poplin.operations.create import created_conv_call, planned_input, planned_weights
 from abele.poplibs.poplin.operations.dithering import dithered
-from abele.poplibs.poplin.operations.quarters import multiplies_quarters
+from abele.poplibs.poplin.operations.float8 import multiplies_quarters
 from abele.poplibs.poplin.options import ContractionOptions, Types, read_settings, resolve_types
 from abele.poplibs.poplin.rewrites.weight_gradient import WeightGradient
 from abele.poplibs.poplin.vertices.geometry_fields import FIELD_DIMS

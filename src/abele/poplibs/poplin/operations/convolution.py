@@ -15,7 +15,7 @@ from abele.poplibs.poplin.conv_params.params import ConvParams
 from abele.poplibs.poplin.conv_params.transforms import TransformedConv
 from abele.poplibs.poplin.lowering.call import ContractionCall, cheapest
 from abele.poplibs.poplin.operations.dithering import dithered
-from abele.poplibs.poplin.operations.quarters import Scales, scaled_call
+from abele.poplibs.poplin.operations.float8 import Scales, scaled_call
 from abele.poplibs.poplin.options import Planning, Types, read_settings, resolve_types
 from abele.poplibs.poplin.rewrites.combine_groups import combinations_of_groups
 from abele.poplibs.poplin.rewrites.dilate_output import dilated_after

@@ -22,9 +22,9 @@ from abele.poplibs.poplin.lowering.placement import place_input, place_weights
 from abele.poplibs.poplin.lowering.storage import new_weights
 from abele.poplibs.poplin.operations.convolution import forward_call
 from abele.poplibs.poplin.operations.dithering import dithered
+from abele.poplibs.poplin.operations.float8 import planned_types
 from abele.poplibs.poplin.operations.matmul_layout import MatmulLayout, best_layout, planned_together
 from abele.poplibs.poplin.operations.product import is_swapped
-from abele.poplibs.poplin.operations.quarters import planned_types
 from abele.poplibs.poplin.options import ContractionOptions, Planning, Types, read_settings, resolve_types
 from abele.poplibs.poplin.rewrites.flatten_field import flattened
 from abele.poplibs.poplin.rewrites.flatten_field_out import OutputWindows

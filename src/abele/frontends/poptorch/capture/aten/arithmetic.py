@@ -10,9 +10,9 @@ from abele.expr.simplify import simplified
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.frontends.poptorch.capture.types import element_type
 from abele.kernels.nest.ir import Cast, Const, Expr, apply, select
+from abele.network import BlockBuilder, Value
+from abele.network.ops import build
 from abele.numerics import bool_, f16, f32, i32
-from abele.parallel import BlockBuilder, Value
-from abele.parallel.ops import build
 
 Operand = Value | float
 _LARGEST_F32, _LARGEST_BF16 = 3.4028234663852886e38, 3.3895313892515355e38

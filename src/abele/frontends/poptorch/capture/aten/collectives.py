@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abele.distribution import tensor_parallel
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
-from abele.parallel import Value, tensor_parallel
-from abele.parallel.ops import build
+from abele.network import Value
+from abele.network.ops import build
 from abele.poplibs.gcl import CommGroup
 
 

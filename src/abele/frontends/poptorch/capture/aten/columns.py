@@ -12,8 +12,8 @@ from itertools import product
 
 from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
-from abele.parallel import BlockBuilder, Value
-from abele.parallel.ops import build
+from abele.network import BlockBuilder, Value
+from abele.network.ops import build
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.kernels.nest.ir import Expr
-from abele.parallel import Value
-from abele.parallel.ops import build
+from abele.network import Value
+from abele.network.ops import build
 
 
 @aten("aten.linear")

@@ -7,8 +7,8 @@ from typing import Any
 
 from abele.frontends.poptorch.capture.conv_groups import group_hint
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
-from abele.parallel import Value
-from abele.parallel.ops import build
+from abele.network import Value
+from abele.network.ops import build
 
 Extents = int | Sequence[int]
 

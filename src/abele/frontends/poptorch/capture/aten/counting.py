@@ -10,9 +10,9 @@ from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture.aten.indexing import take
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.kernels.nest.ir import Const, apply, select
+from abele.network import BlockBuilder, Value
+from abele.network.ops import build
 from abele.numerics import f32, i32
-from abele.parallel import BlockBuilder, Value
-from abele.parallel.ops import build
 
 x, y, z = arg(0), arg(1), arg(2)
 

@@ -7,9 +7,9 @@ import math
 from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.kernels.nest.ir import Const, Expr, apply, select
+from abele.network import Value
+from abele.network.ops import build
 from abele.numerics import bool_, f32, i32
-from abele.parallel import Value
-from abele.parallel.ops import build
 
 x, y = arg(0), arg(1)
 

@@ -16,9 +16,9 @@ import numpy as np
 
 from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
+from abele.network import BlockBuilder, Value
+from abele.network.ops import build
 from abele.numerics import ElementType, f32
-from abele.parallel import BlockBuilder, Value
-from abele.parallel.ops import build
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ import math
 from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.kernels.nest.ir import Expr, apply, select
-from abele.parallel import Value
-from abele.parallel.ops import build
+from abele.network import Value
+from abele.network.ops import build
 
 x = arg(0)
 

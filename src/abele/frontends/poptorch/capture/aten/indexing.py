@@ -16,9 +16,9 @@ import numpy as np
 from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture.registry import OperatorCall
 from abele.kernels.nest.ir import Const, select
+from abele.network import BlockBuilder, Value
+from abele.network.ops import build
 from abele.numerics import bf16, bool_, f16, f32, i32, u32
-from abele.parallel import BlockBuilder, Value
-from abele.parallel.ops import build
 
 x, y = arg(0), arg(1)
 

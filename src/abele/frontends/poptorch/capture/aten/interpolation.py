@@ -14,8 +14,8 @@ import numpy.typing as npt
 import torch
 
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
-from abele.parallel import Value
-from abele.parallel.ops import build
+from abele.network import Value
+from abele.network.ops import build
 
 _ACROSS = 2
 """Extent of the other dimensions when one is looked at; of 1 antialiased images give other values in PyTorch."""

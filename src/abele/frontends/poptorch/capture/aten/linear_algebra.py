@@ -10,10 +10,10 @@ import numpy as np
 from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.kernels.nest.ir import apply
+from abele.network import Value
+from abele.network.ops import build, matrices
+from abele.network.ops.matrices.composed import identity, one_hot, stacked
 from abele.numerics import f32, i32
-from abele.parallel import Value
-from abele.parallel.ops import build, matrices
-from abele.parallel.ops.matrices.composed import identity, one_hot, stacked
 
 Operand = Value | float
 

@@ -11,9 +11,9 @@ from abele.frontends.poptorch.capture.aten.indexing import AdvancedIndex, put, t
 from abele.frontends.poptorch.capture.aten.segments import bag_numbers, counts, reduce_bags
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.kernels.nest.ir import Const, apply, select
+from abele.network import BlockBuilder, Value
+from abele.network.ops import build
 from abele.numerics import i32
-from abele.parallel import BlockBuilder, Value
-from abele.parallel.ops import build
 
 x, y, z = arg(0), arg(1), arg(2)
 

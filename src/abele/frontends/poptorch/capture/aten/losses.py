@@ -10,9 +10,9 @@ import numpy as np
 from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.kernels.nest.ir import Expr, apply, select
+from abele.network import BlockBuilder, Value
+from abele.network.ops import build
 from abele.numerics import f32, i32
-from abele.parallel import BlockBuilder, Value
-from abele.parallel.ops import build
 from abele.session.input_checks import known_on_host
 
 _NONE, _MEAN, _SUM = 0, 1, 2

@@ -12,9 +12,9 @@ from abele.frontends.poptorch.capture import torch_export
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.frontends.poptorch.capture.types import element_type
 from abele.kernels.nest.ir import apply
+from abele.network import Value
+from abele.network.ops import build
 from abele.numerics import f32
-from abele.parallel import Value
-from abele.parallel.ops import build
 
 _REPLICAS: ContextVar[int] = ContextVar("abele_norm_replicas", default=1)
 

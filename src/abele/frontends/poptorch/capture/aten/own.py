@@ -11,9 +11,9 @@ from abele.frontends.poptorch.capture import torch_export
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.frontends.poptorch.capture.types import element_type
 from abele.graph import PrintTensorFmt
+from abele.network import Value
+from abele.network.ops import build
 from abele.numerics import f32, i32, u32
-from abele.parallel import Value
-from abele.parallel.ops import build
 
 
 @aten("abele.keep")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
-from abele.parallel import BlockBuilder, Value
-from abele.parallel.ops import build
+from abele.network import BlockBuilder, Value
+from abele.network.ops import build
 
 Ends = Callable[[BlockBuilder, Value, int, int, int], tuple[Value | None, Value | None]]
 """Function that gives the values before and after a value along a dimension, by the length of each; None for

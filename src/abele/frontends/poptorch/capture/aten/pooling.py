@@ -18,9 +18,9 @@ from abele.frontends.poptorch.capture.aten.taps import (
 )
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.kernels.nest.ir import Const, apply, select
+from abele.network import BlockBuilder, Value
+from abele.network.ops import build
 from abele.numerics import f32, i32
-from abele.parallel import BlockBuilder, Value
-from abele.parallel.ops import build
 from abele.poplibs.popnn.pool_params import PoolKind, PoolParams
 
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.kernels.nest.ir import Expr, apply, select
+from abele.network import BlockBuilder, Value
+from abele.network.ops import build
+from abele.network.ops.draw import unit_inside
 from abele.numerics import ElementType, bool_, f32, i32, u32
-from abele.parallel import BlockBuilder, Value
-from abele.parallel.ops import build
-from abele.parallel.ops.draw import unit_inside
 
 Operand = Value | float
 

@@ -8,10 +8,10 @@ from typing import Protocol
 
 from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
+from abele.network import BlockBuilder, Value
+from abele.network.ops import build
+from abele.network.ops.recurrent import LstmValues
 from abele.numerics import f16, f32
-from abele.parallel import BlockBuilder, Value
-from abele.parallel.ops import build
-from abele.parallel.ops.recurrent import LstmValues
 
 
 class LayerPass(Protocol):

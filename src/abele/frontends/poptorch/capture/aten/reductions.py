@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.kernels.nest.ir import apply, select
+from abele.network import Value
+from abele.network.ops import build
 from abele.numerics import bool_, f32
-from abele.parallel import Value
-from abele.parallel.ops import build
 
 
 def dims_of(value: Value, dim: int | Sequence[int] | None) -> list[int]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
+from abele.network import Value
+from abele.network.ops import build
 from abele.numerics import bool_, i32
-from abele.parallel import Value
-from abele.parallel.ops import build
 
 x, y = arg(0), arg(1)
 

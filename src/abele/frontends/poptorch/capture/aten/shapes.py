@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
-from abele.parallel import Value
-from abele.parallel.ops import build
+from abele.network import Value
+from abele.network.ops import build
 
 
 @aten(

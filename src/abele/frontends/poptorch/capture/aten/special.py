@@ -10,9 +10,9 @@ from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture.aten.elementwise import sine_over
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.kernels.nest.ir import Expr, apply, as_expr, select
+from abele.network import BlockBuilder, Value
+from abele.network.ops import build
 from abele.numerics import bool_, f32
-from abele.parallel import BlockBuilder, Value
-from abele.parallel.ops import build
 
 Operand = Value | float
 

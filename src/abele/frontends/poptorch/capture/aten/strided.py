@@ -10,9 +10,9 @@ import torch.fx
 from abele.frontends.poptorch.capture.aten.indexing import take
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.frontends.poptorch.capture.torch_export import fake
+from abele.network import Value
+from abele.network.ops import build
 from abele.numerics import i32
-from abele.parallel import Value
-from abele.parallel.ops import build
 
 
 @aten("aten.diagonal.default", "aten.diagonal_copy.default")

@@ -8,10 +8,10 @@ import numpy as np
 
 from abele.expr.derivative import arg
 from abele.kernels.nest.ir import Expr, apply, select
+from abele.network import BlockBuilder, Value
+from abele.network.ops import build
+from abele.network.ops.known_indices import even_runs, taken_runs
 from abele.numerics import i32
-from abele.parallel import BlockBuilder, Value
-from abele.parallel.ops import build
-from abele.parallel.ops.known_indices import even_runs, taken_runs
 
 Taps = Sequence[Sequence[int]]
 """For each tap along a dimension, the index that every window has there; −1 and what is beyond the end are padding."""

@@ -8,9 +8,9 @@ from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture.aten.reductions import dims_of, extremum
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.kernels.nest.ir import apply, select
+from abele.network import Value
+from abele.network.ops import build
 from abele.numerics import bool_
-from abele.parallel import Value
-from abele.parallel.ops import build
 
 Dims = int | Sequence[int] | None
 

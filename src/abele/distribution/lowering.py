@@ -1,0 +1,473 @@
+"""Lowering: the ops of a network as library calls on a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from abele.distribution.combined_momenta import CombinedMomenta
+from abele.distribution.lowering_cache import Repeats
+from abele.distribution.remote_sums import RemoteSums
+from abele.distribution.remote_weights import RemoteWeights, WeightRow
+from abele.distribution.shared_functions import SharedFunctions
+from abele.distribution.update import GroupUpdate
+from abele.graph import Copy, DebugRecord, Graph, Steps, Tensor
+from abele.network.ir import Dense, NetworkOp, OpBlock, Place, Value
+from abele.network.ir.network import contents_of
+from abele.network.ir.structure import attributes_key
+from abele.network.registry import OpRule, rule_of
+from abele.network.replicated_sharding import ShardedGradient
+from abele.numerics import ElementType, f16
+from abele.poplibs.poputil.layout import clone
+
+STABLE_NORMS = "stable_norms"
+"""The option of norms among :attr:`Lowering.planning`."""
+
+
+class Lowering:
+    """Lowering context: tensors of the values of a network or block, and the program to append to.
+
+    Inputs, parameters and buffers become variables when the first op that reads them is lowered, in the layout which
+    that op asks for; later ops take them as they are. That holds inside of functions and regions too: a parameter of
+    a block that stands for a value outside becomes a variable when something inside first reads it.
+
+    Attributes:
+        graph: Graph of variables and vertices.
+        prog: The sequence that rules append to.
+        planning: Options of matrix products, convolutions and recurrent layers, see :meth:`planned`, and of norms.
+        updates: The device side of each optimiser, by its number and that of the IPU; see ``update`` ops.
+        repeats: Ops built so far, for ops whose like was lowered before.
+        loss_scale: Factor of the loss, where that may change; see ``loss_scale`` ops.
+        shares: Shares of a running mean and of a further gradient in this micro-batch; see ``running_mean`` ops.
+        shares_of: The replica's shares of sums over replicas, by their values; see ``reduce_scatter`` ops.
+        remote: The parameters in streaming memory, if there are any; what ops inside of blocks read is loaded before
+            the op that has the blocks.
+        sums: The sums of gradients in streaming memory.
+        momenta: The momenta that take up gradients; see ``accumulate`` ops.
+        rows: Rows of parameters in streaming memory, once all their readers are lowered.
+        functions: The functions of which the machine has one copy; calls of others are lowered where they stand.
+    """
+
+    def __init__(
+        self, graph: Graph, *, planning: Mapping[str, Any] | None = None, outer: Lowering | None = None
+    ) -> None:
+        self.graph = graph
+        self.prog: Steps = Steps() if outer is None else outer.prog
+        self.planning: dict[str, Any] = dict(planning or {}) if outer is None else outer.planning
+        self.updates: dict[tuple[int, int], GroupUpdate] = {} if outer is None else outer.updates
+        self.repeats: Repeats = Repeats(graph) if outer is None else outer.repeats
+        self.loss_scale: Tensor | None = None if outer is None else outer.loss_scale
+        self.shares: tuple[Tensor, Tensor] | None = None if outer is None else outer.shares
+        self.shares_of: dict[Value, ShardedGradient] = {} if outer is None else outer.shares_of
+        self.functions: SharedFunctions = SharedFunctions() if outer is None else outer.functions
+        # One graph for each IPU: the ops of a place are lowered on its tiles, with all that is inside of them.
+        several = graph.system.num_ipus > 1
+        self._graphs: list[Graph] = [*map(graph.ipu, range(graph.system.num_ipus))] if outer is None and several else []
+        self.remote: RemoteWeights | None = None
+        self.sums: RemoteSums | None = None
+        self.momenta: CombinedMomenta | None = None
+        self.rows: dict[Value, WeightRow] = {}
+        self._outer = outer
+        self._stands_for: dict[Value, Value] = {}
+        self._constants: dict[Value, NetworkOp] = {}
+        self._readers: dict[Value, int] = {}
+        self._owned: set[Value] = set()
+        self._like: dict[Value, Value] = {}
+        self._leaves_as: dict[Value, Value] = {}
+        self._waiting: dict[Value, NetworkOp] = {}
+        self._given: dict[Value, Tensor] = {}
+        self._tensors: dict[Value, Tensor] = {}
+
+    def __getitem__(self, value: Value) -> Tensor:
+        """The tensor of a value; one that enters the network and was not read yet is spread linearly."""
+        if value not in self._tensors:
+            self._tensors[value] = self._enter(value, lambda: None)
+        return self._tensors[value]
+
+    def __contains__(self, value: Value) -> bool:
+        return value in self._tensors
+
+    def is_read(self, value: Value) -> bool:
+        """True if an op here reads ``value``, or it leaves a block; an op need not make others."""
+        return value in self._readers
+
+    def bind(self, value: Value, tensor: Tensor) -> None:
+        """Let ``tensor`` stand for ``value``."""
+        assert tensor.shape == value.shape, f"{value} bound to {tensor!r}"
+        assert tensor.dtype == value.dtype, f"{value} bound to {tensor!r}"
+        self._tensors[value] = tensor
+
+    def graph_of(self, place: Place) -> Graph:
+        """The graph of an IPU's tiles."""
+        return self._graphs[place.ipu] if len(self._graphs) > 1 else self.graph
+
+    def _go_to(self, place: Place | None) -> None:
+        """Go on with the graph of another IPU; inside of blocks everything is on the block's IPU."""
+        if len(self._graphs) > 1 and place is not None:
+            self.graph = self._graphs[place.ipu]
+            self.repeats.where = place.ipu
+
+    def lay_out_like(self, results: Mapping[Value, Value]) -> None:
+        """Ask for each of ``results`` to be laid out like another value, where its op can choose."""
+        self._like.update(results)
+
+    def like(self, value: Value) -> Tensor | None:
+        """The tensor that ``value`` is to be laid out like, if there is one already."""
+        model = self._like.get(value)
+        if model is not None and model in self._tensors:
+            return self._tensors[model]
+        outside = self._leaves_as.get(value)
+        return self._outer.like(outside) if self._outer is not None and outside is not None else None
+
+    def given(self, value: Value) -> Tensor | None:
+        """The tensor that the op of ``value`` is to write to, where its first reader has made one."""
+        return self._given.get(value)
+
+    def may_lie_as_wanted(self, value: Value) -> bool:
+        """True for a value without a layout that is computed when it is first read, or is a parameter of a function."""
+        to, entering = self._entrance(value)
+        return entering in to._waiting or (to._outer is not None and not to.has_layout(entering))
+
+    def is_waiting(self, value: Value) -> bool:
+        """True for a value that is computed when it is first read."""
+        to, entering = self._entrance(value)
+        return entering in to._waiting
+
+    @property
+    def stable_norms(self) -> bool:
+        """True if norms subtract the mean before they square."""
+        return bool(self.planning.get(STABLE_NORMS, False))
+
+    def planned(self, op: NetworkOp, dtype: ElementType) -> dict[str, Any]:
+        """Options of an op's products of operands of ``dtype``: the common ones, overridden by its own.
+
+        Operands of f32 have f32 partials, whatever others have.
+        """
+        options = self.planning if op.hint is None else {**self.planning, **op.hint.options}
+        unknown = {STABLE_NORMS} if dtype == f16 else {STABLE_NORMS, "partials_type"}
+        unknown |= set() if op.kind.startswith("convolution") else {"enable_conv_dithering"}
+        return {name: value for name, value in options.items() if name not in unknown}
+
+    @contextmanager
+    def into(self, prog: Steps) -> Iterator[Steps]:
+        """Append steps that are lowered inside to ``prog``."""
+        before, self.prog = self.prog, prog
+        try:
+            yield prog
+        finally:
+            self.prog = before
+
+    # --- ops -----------------------------------------------------------------------------------------------------
+
+    def run(self, ops: Iterable[NetworkOp], leaving: Iterable[Value] = ()) -> None:
+        """Lower ops in order.
+
+        Args:
+            ops: Ops to lower.
+            leaving: Values that are needed afterwards.
+
+        Raises:
+            UnsupportedOpError: An op of a kind without a rule.
+        """
+        listed = list(ops)
+        self.announce(listed, leaving)
+        self.lower(listed)
+
+    def announce(self, ops: Sequence[NetworkOp], leaving: Iterable[Value] = ()) -> None:
+        """Note the readers of values, before any op is lowered."""
+        for value in (*leaving, *(v for op in ops for v in op.inputs)):
+            self._readers[value] = self._readers.get(value, 0) + 1
+        for op in ops:
+            if op.kind == "constant":
+                self._constants[op.output] = op
+
+    def lower(self, ops: Iterable[NetworkOp], *, settle: bool = True) -> None:
+        """Lower ops that were announced, in order.
+
+        Args:
+            ops: Ops to lower.
+            settle: False if more ops follow here: what waits for its first reader may then wait for theirs.
+
+        Raises:
+            UnsupportedOpError: An op of a kind without a rule.
+        """
+        for op in ops:
+            if op.kind == "constant":
+                continue
+            if rule_of(op).waits_for_reader(op):
+                self._waiting[op.output] = op
+                continue
+            self._go_to(op.place)
+            if op.regions:
+                # A body is a program of its own; what is read there is computed before it.
+                for value in op.inputs:
+                    self[value]
+            self._run(op)
+        if settle:
+            self.settle()
+
+    def _run(self, op: NetworkOp) -> None:
+        if self.remote is None:
+            self.run_op(op)
+        else:
+            self.remote.run(self, op)
+
+    def settle(self) -> None:
+        """Compute what still waits for its first reader, here and now."""
+        for value in list(self._waiting):
+            if value in self._waiting:
+                self[value]
+
+    @contextmanager
+    def reading(self, tensors: Mapping[Value, Tensor]) -> Iterator[None]:
+        """Let other tensors stand for some values inside; those that were bound before come back."""
+        before = {v: self._tensors[v] for v in tensors if v in self._tensors}
+        self._tensors.update(tensors)
+        try:
+            yield
+        finally:
+            for value in tensors:
+                del self._tensors[value]
+            self._tensors.update(before)
+
+    def run_op(self, op: NetworkOp) -> None:
+        """Lower one op on the graph of its place."""
+        rule = rule_of(op)
+        if rule.reads_eagerly:
+            # Operands enter before the rule runs, so that each has the layout this op asks for, and under its own name
+            # rather than in the op's scope.
+            with located(self.graph, op.debug, scoped=False):
+                self._enter_together(rule, op)
+                for number, value in enumerate(op.inputs):
+                    self.enter(value, partial(self._laid_out, rule, op, number))
+        with located(self.graph, op.debug):
+            if rule.wants_one_piece:
+                for value in op.inputs:
+                    self._put_together(value)
+            results = self._lowered(rule, op)
+        for value, tensor in zip(op.outputs, results, strict=True):
+            if tensor is not None:
+                self.bind(value, tensor)
+
+    def _enter_together(self, rule: OpRule, op: NetworkOp) -> None:
+        """Make operands that are to be views of one variable, unless one of them has a layout or contents already."""
+        places = [self._entrance(op.inputs[n]) for n in rule.laid_together]
+        new = all(v not in to._tensors and v not in to._constants for to, v in places)
+        if not places or not new or len(set(places)) < len(places):
+            return
+        names = tuple(v.name for _, v in places)
+        types = tuple((v.shape, v.dtype.name) for v in op.inputs)
+        what = ("together", op.kind, self._attributes(op), names, types)
+        made = self.repeats.build(what, (), self.prog, lambda: rule.layout_together(self, op))
+        for (to, value), tensor in zip(places, made, strict=True):
+            assert tensor is not None
+            to.bind(value, tensor)
+
+    def _entrance(self, value: Value) -> tuple[Lowering, Value]:
+        """Lowering into which a value enters, and the value there: itself, or further out the one that a parameter
+        stands for.
+        """
+        if value in self._tensors or value not in self._stands_for:
+            return self, value
+        assert self._outer is not None
+        return self._outer._entrance(self._stands_for[value])
+
+    def _put_together(self, value: Value) -> None:
+        """Copy a matrix in pieces of several variables into one variable, which replaces it from now on.
+
+        Products send each element to many tiles, which would all put the pieces together again; and the gradient of one
+        matrix mostly has three readers, two products and a sum. It is copied along its rows or its columns, whichever
+        has the longer pieces. Zeros beside a part stay views: there is nothing of them to copy.
+        """
+        tensor = self[value]
+        if len(tensor.variables) == 1 or tensor.ndim != 2 or tensor.contains_constant:
+            return
+
+        def copy() -> tuple[Tensor]:
+            turned = len(tensor.T.intervals()[0]) < len(tensor.intervals()[0])
+            source = tensor.T if turned else tensor
+            made = self.graph.map_linear(self.graph.variable(tensor.dtype, source.shape, name="whole"))
+            self.prog.add(Copy(source, made, name="whole"))
+            return (made.T if turned else made,)
+
+        self._tensors[value] = self.repeats.build(("whole",), [tensor], self.prog, copy)[0]
+
+    def _lowered(self, rule: OpRule, op: NetworkOp) -> tuple[Tensor | None, ...]:
+        """The results of an op: of its rule, or as they were built for like operands."""
+
+        def lower() -> tuple[Tensor | None, ...]:
+            results = rule.lower(self, op)
+            return results if isinstance(results, tuple) else (results,)
+
+        if not rule.depends_on_operands_alone:
+            return lower()
+        # Layouts for results decide as those of operands do.
+        operands = [*(self[v] for v in op.inputs), *map(self.like, op.outputs), *map(self.given, op.outputs)]
+        several = len(op.outputs) > 1
+        made = tuple((v.shape, v.dtype.name, several and self.is_read(v)) for v in op.outputs)
+        return self.repeats.build((op.kind, self._attributes(op), made), operands, self.prog, lower)
+
+    def _laid_out(self, rule: OpRule, op: NetworkOp, operand: int) -> Tensor | None:
+        """A new variable for an operand in the layout that its op wants, or None when that does not care."""
+        for other in rule.beside(op, operand):
+            if other in self._tensors and not self._tensors[other].contains_aliases:
+                return clone(self.graph, self._tensors[other], op.inputs[operand].name or "value")
+        if not rule.depends_on_operands_alone or rule.lays_out_by_operands:
+            return rule.layout(self, op, operand)
+        types = tuple((v.shape, v.dtype.name) for v in op.inputs)
+        name = op.inputs[operand].name
+        # The layouts of equal layers differ in a name alone.
+        what = ("layout", op.kind, self._attributes(op), operand, bool(name), types)
+        (made,) = self.repeats.build(what, (), self.prog, lambda: (rule.layout(self, op, operand),))
+        if made is not None and name:
+            _rename(made, name)
+        return made
+
+    def _attributes(self, op: NetworkOp) -> Hashable:
+        """The attributes of an op as a key."""
+        return attributes_key({name: value for name, value in op.attrs.items() if name != "path"})
+
+    # --- values that enter ---------------------------------------------------------------------------------------
+
+    def enter(self, value: Value, layout: Callable[[], Tensor | None]) -> Tensor:
+        """The tensor of a value; if it has none yet, ``layout`` may make one."""
+        if value not in self._tensors:
+            self._tensors[value] = self._enter(value, layout)
+        return self._tensors[value]
+
+    def _enter(self, value: Value, layout: Callable[[], Tensor | None]) -> Tensor:
+        if value in self._constants:
+            return self.constant(self._constants[value])
+        if value in self._waiting:
+            return self._computed(value, layout)
+        # A parameter of a block that nothing has read is still the value outside: whoever reads it first, in or out,
+        # chooses the layout.
+        if value in self._stands_for:
+            assert self._outer is not None
+            return self._outer.enter(self._stands_for[value], layout)
+        laid_out = layout()
+        if laid_out is not None:
+            return laid_out
+        graph = self.graph_of(value.place)
+        return graph.map_linear(graph.variable(value.dtype, value.shape, name=value.name or "value"))
+
+    def _computed(self, value: Value, layout: Callable[[], Tensor | None]) -> Tensor:
+        """Tensor of a value that waited for its first reader's layout."""
+        wanted = layout()
+        if wanted is not None:
+            self._given[value] = wanted
+        op = self._waiting.pop(value)
+        self._go_to(op.place)
+        self._run(op)
+        return self._tensors[value]
+
+    def constant(self, op: NetworkOp) -> Tensor:
+        """A new tensor with the contents of a constant; one number is one element, however often it is shown."""
+        value, name = op.output, op.output.name or "constant"
+        number = Dense(contents_of(op)).number
+        if number is not None:
+            return self.graph.constant(value.dtype, (), number, name=name).broadcast_to(value.shape)
+        return self.graph.map_linear(self.graph.constant(value.dtype, value.shape, contents_of(op), name=name))
+
+    def number(self, value: Value) -> float | None:
+        """The number that ``value`` is at every element, if it is a constant of one."""
+        op = self._constants.get(value)
+        return None if op is None else Dense(contents_of(op)).number
+
+    # --- blocks --------------------------------------------------------------------------------------------------
+
+    def block(
+        self,
+        block: OpBlock,
+        arguments: Sequence[Value | Tensor],
+        *,
+        owned: Iterable[Value] = (),
+        leaving: Iterable[Value] = (),
+    ) -> list[Tensor]:
+        """Lower a block here and now; returns its results.
+
+        Args:
+            block: Block to lower.
+            arguments: For each parameter a value of this lowering, or a tensor.
+            owned: Parameters whose tensors the block may overwrite.
+            leaving: Values here for its results, in order, where they may be laid out as these are to be.
+        """
+        inner = Lowering(self.graph, outer=self)
+        for parameter, argument in zip(block.parameters, arguments, strict=True):
+            if isinstance(argument, Value):
+                inner._stands_for[parameter] = argument
+            else:
+                inner.bind(parameter, argument)
+        inner._owned.update(owned)
+        inner._leaves_as.update(zip(block.results, leaving, strict=False))
+        inner.run(block.ops, block.results)
+        return [inner[v] for v in block.results]
+
+    def function_body(
+        self, block: OpBlock, arguments: Sequence[Value | Tensor | None], *, leaving: Iterable[Value]
+    ) -> tuple[list[Tensor | None], list[Tensor]]:
+        """Lower a block for several calls; returns the tensors of its parameters, and its results.
+
+        Args:
+            block: Block to lower.
+            arguments: For each parameter a value of this lowering, a tensor, or None for one whose first reader in the
+                block lays it out.
+            leaving: Values for its results at the first call.
+        """
+        inner = Lowering(self.graph, outer=self)
+        for parameter, argument in zip(block.parameters, arguments, strict=True):
+            if isinstance(argument, Value):
+                inner._stands_for[parameter] = argument
+            elif argument is not None:
+                inner.bind(parameter, argument)
+        inner._leaves_as.update(zip(block.results, leaving, strict=True))
+        inner.run(block.ops, block.results)
+        results = [inner[v] for v in block.results]
+        return [inner._tensors.get(v) for v in block.parameters], results
+
+    def has_layout(self, value: Value) -> bool:
+        """True for a value that has a tensor, here or further out, or is a constant."""
+        to, entering = self._entrance(value)
+        return entering in to._tensors or entering in to._constants
+
+    def overwritable(self, value: Value) -> Tensor:
+        """A tensor with what ``value`` is, which its reader may write: its own if nothing else ever reads it."""
+        tensor = self[value]
+        # One reader, which is the caller: nothing else can see the write.
+        if value in self._owned and self._readers.get(value) == 1:
+            return tensor
+        return self.copied(tensor, value.name or "copy")
+
+    def own(self, value: Value) -> None:
+        """Let the op that reads ``value`` overwrite it, if there is only one."""
+        self._owned.add(value)
+
+    def variable_like(self, tensor: Tensor, name: str) -> Tensor:
+        """A new variable of the shape, type and layout of a tensor, or spread linearly where that has no layout."""
+        if tensor.contains_aliases or tensor.contains_constant:
+            return self.graph.map_linear(self.graph.variable(tensor.dtype, tensor.shape, name=name))
+        return clone(self.graph, tensor, name)
+
+    def copied(self, tensor: Tensor, name: str) -> Tensor:
+        """A new variable with the contents of a tensor."""
+        made = self.variable_like(tensor, name)
+        self.prog.add(Copy(tensor, made, name=name))
+        return made
+
+
+def _rename(tensor: Tensor, name: str) -> None:
+    """Call what a new tensor shows by a name."""
+    for variable in tensor.variables:
+        if variable.debug.name != name:
+            variable.debug = variable.debug.renamed(name)
+            variable.name = variable.debug.full_name
+
+
+@contextmanager
+def located(graph: Graph, origin: DebugRecord, *, scoped: bool = True) -> Iterator[None]:
+    """Give objects that are made inside the source line of ``origin``, and if ``scoped`` its path and name."""
+    location = (origin.file, origin.line) if origin.file else None
+    with graph.scope(origin.full_name if scoped else "", location=location, text=origin.text):
+        yield

@@ -1,0 +1,144 @@
+"""Functions on the machine: equal calls run one copy of a body, with arguments copied in and results out.
+
+The first call lowers the body on variables of its own, the *formals*; every call copies its arguments into them, runs
+the body, and copies the results into variables that are the call's. That is right because a body reads nothing but its
+parameters and the constants in it, draws of random numbers included: calls whose random ops have other modifiers are
+not equal. What each call reads is written just before, so formals take memory only while the body runs, and one layer's
+at a time. An argument that is the same value at all calls is read where it lies. A stage of a pipeline and the backward
+stage that computes it again call one body: they are on one IPU, at different times.
+
+A formal is laid out as the body's first reader wants it, or like the argument of the first call where that exists; a
+weight is laid out like its formal, so that copies of weights stay on their tiles. Arguments of one type are copied
+together in one step, and so are results.
+
+It saves the code, exchange code and vertex state of all calls but one, and the time to compile them: 12 equal layers
+take those of 1. Its cost is the copies. So it is done only where asked for: :mod:`abele.session.remedies` asks where a
+program does not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from abele.graph import Call, Copy, Steps, Tensor
+from abele.graph.program import Function
+from abele.network.ir import NetworkOp, OpBlock, Value
+from abele.network.joined_copies import joined
+
+if TYPE_CHECKING:
+    from abele.distribution.lowering import Lowering
+
+
+Body = Callable[[Sequence[str]], OpBlock]
+
+
+@dataclass(frozen=True, eq=False)
+class _Shared:
+    """A body on the machine.
+
+    Attributes:
+        function: The function, whose parameters are joined by type.
+        formals: For each operand of a call its formal; None where it is not copied.
+        results: Tensors that the body leaves, in order.
+    """
+
+    function: Function
+    formals: tuple[Tensor | None, ...]
+    results: tuple[Tensor, ...]
+
+
+@dataclass
+class SharedFunctions:
+    """The functions of one program of which the machine has one copy each.
+
+    Attributes:
+        common: For each function that is called more than once, which operands are the same value at all calls.
+        unread: Results that nothing reads.
+    """
+
+    common: dict[Hashable, tuple[bool, ...]] = field(default_factory=dict)
+    unread: frozenset[Value] = frozenset()
+    _made: dict[Hashable, _Shared] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, ops: Sequence[NetworkOp], leaving: Iterable[Value] = ()) -> SharedFunctions:
+        """Shared functions of the calls that ``ops`` repeat; ``leaving`` are the results that something outside
+        reads.
+        """
+        calls: dict[Hashable, list[NetworkOp]] = {}
+        for op in ops:
+            if op.kind == "call":
+                calls.setdefault(_key(op), []).append(op)
+        repeated = {key: equal for key, equal in calls.items() if len(equal) > 1}
+        made = {value for equal in repeated.values() for op in equal for value in op.outputs}
+        unread = made.difference(leaving, (value for op in ops for value in op.inputs))
+        return cls({key: _common(equal) for key, equal in repeated.items()}, frozenset(unread))
+
+    def __contains__(self, op: NetworkOp) -> bool:
+        return _key(op) in self.common
+
+    def call(self, to: Lowering, op: NetworkOp, body: Body) -> tuple[Tensor | None, ...]:
+        """Append a call; returns its results, None for those that nothing reads.
+
+        Args:
+            to: Lowering of the op.
+            op: A ``call`` that is in this.
+            body: Gives what it runs, for names of parameters.
+        """
+        key = _key(op)
+        if key not in self._made:
+            # A value computed at its first reader would be computed inside of the function.
+            common = [same and not to.is_waiting(v) for v, same in zip(op.inputs, self.common[key], strict=True)]
+            self._made[key] = self._lowered(to, op, body, common)
+        shared = self._made[key]
+        arguments = [
+            (to.enter(value, partial(to.variable_like, formal, value.name or "value")), formal)
+            for value, formal in zip(op.inputs, shared.formals, strict=True)
+            if formal is not None
+        ]
+        # Results that nothing reads stay behind: a stage that is computed again leaves its last result alone.
+        results = tuple(
+            None if value in self.unread else to.variable_like(left, "result")
+            for value, left in zip(op.outputs, shared.results, strict=True)
+        )
+        read = [(left, made) for left, made in zip(shared.results, results, strict=True) if made is not None]
+        to.prog.add(Call(shared.function, joined(arguments)))
+        sources, destinations = joined([(a, a) for a, _ in read]), joined([(b, a) for a, b in read])
+        for source, destination in zip(sources, destinations, strict=True):
+            to.prog.add(Copy(source, destination, name=f"{shared.function.debug.name} results"))
+        return results
+
+    def _lowered(self, to: Lowering, op: NetworkOp, body: Body, common: Sequence[bool]) -> _Shared:
+        assert op.function is not None
+        # weight of encoder.0.weight, as one of the function's own
+        names = [f"{op.function.name}/{v.name.rpartition('.')[2]}" if v.name else "" for v in op.inputs]
+        given = [_argument(to, value, same) for value, same in zip(op.inputs, common, strict=True)]
+        with to.into(Steps(name=op.function.name)) as steps:
+            read, results = to.function_body(body(names), given, leaving=op.outputs)
+        formals = tuple(None if same else tensor for tensor, same in zip(read, common, strict=True))
+        parameters = joined([(t, t) for t in formals if t is not None])
+        function = to.graph.function(steps, op.function.name, parameters=parameters)
+        return _Shared(function, formals, tuple(results))
+
+
+def _key(op: NetworkOp) -> Hashable:
+    """Key of calls that may share a body; a body is on one IPU."""
+    assert op.function is not None
+    return op.function, op.attrs["random"] if op.function.num_random else 0, None if op.place is None else op.place.ipu
+
+
+def _common(calls: Sequence[NetworkOp]) -> tuple[bool, ...]:
+    # Stages of a pipeline work on different micro-batches, so one value is another tensor in each of them.
+    in_one_stage = len({op.place for op in calls}) == 1
+    operands = zip(*(op.inputs for op in calls), strict=True)
+    return tuple(in_one_stage and all(v is values[0] for v in values) for values in operands)
+
+
+def _argument(to: Lowering, value: Value, same: bool) -> Value | Tensor | None:
+    """Operand in the body: the value itself, a formal, or None for one that the body lays out."""
+    if same:
+        return value
+    return to.variable_like(to[value], value.name or "argument") if to.has_layout(value) else None

@@ -1,0 +1,36 @@
+"""Networks: their parts, and how they are built, checked, compared, printed and read."""
+
+from abele.network.ir.builder import BlockBuilder, NetworkBuilder, RegionBuilder
+from abele.network.ir.frozen import Dense, FrozenDict
+from abele.network.ir.hints import ConvGroup, PlanHint
+from abele.network.ir.network import AllowedRange, Network, differentiable, needed
+from abele.network.ir.op import NetworkFunction, NetworkOp, OpBlock
+from abele.network.ir.parser import parse
+from abele.network.ir.printer import network_text
+from abele.network.ir.value import HERE, Place, Shape, Stage, Value
+from abele.network.ir.verify import verify
+
+__all__ = [
+    "HERE",
+    "AllowedRange",
+    "BlockBuilder",
+    "ConvGroup",
+    "Dense",
+    "FrozenDict",
+    "Network",
+    "NetworkBuilder",
+    "NetworkFunction",
+    "NetworkOp",
+    "OpBlock",
+    "Place",
+    "PlanHint",
+    "RegionBuilder",
+    "Shape",
+    "Stage",
+    "Value",
+    "differentiable",
+    "needed",
+    "network_text",
+    "parse",
+    "verify",
+]

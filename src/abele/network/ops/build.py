@@ -1,0 +1,139 @@
+"""The functions that append ops to a network, in one place for front ends and derivative rules."""
+
+from abele.network.ops.checkpoint import checkpoint
+from abele.network.ops.constant import full
+from abele.network.ops.control import call, cond, loop, switch, while_
+from abele.network.ops.convolution import convolution, transposed_convolution
+from abele.network.ops.ctc import ctc_loss
+from abele.network.ops.ctc_decode import ctc_decode
+from abele.network.ops.draw import draw, exponential, integers, normal, uniform
+from abele.network.ops.dropout import dropout
+from abele.network.ops.elementwise import cast, map_, total
+from abele.network.ops.hinted import plan_with
+from abele.network.ops.host_call import host_call
+from abele.network.ops.linear import linear, matmul
+from abele.network.ops.lookup import add_rows, look_up, look_up_groups, sum_rows, update_rows
+from abele.network.ops.nonlinearity import nonlinearity
+from abele.network.ops.norm import BATCH, norm
+from abele.network.ops.own_gradient import own_gradient
+from abele.network.ops.own_op import own_op
+from abele.network.ops.plain_recurrent import gru, plain_rnn
+from abele.network.ops.pooling import pool
+from abele.network.ops.probe import keep, print_value
+from abele.network.ops.recurrent import lstm
+from abele.network.ops.reduction import mean, reduce, sum_to
+from abele.network.ops.replicas import (
+    replica_copy,
+    replica_gather,
+    replica_max,
+    replica_rank,
+    replica_scatter,
+    replica_sum,
+)
+from abele.network.ops.resample import resample
+from abele.network.ops.rows import read_row, write_row
+from abele.network.ops.scan import add_along, positions, recurrence, scan, shifted, taken_from
+from abele.network.ops.search import search
+from abele.network.ops.softmax import safe_softmax, softmax
+from abele.network.ops.sorting import sort, top_k
+from abele.network.ops.training import (
+    accumulate,
+    add_counts,
+    add_to_momentum,
+    all_reduce,
+    loss_scale,
+    magnitudes,
+    reduce_scatter,
+    running_mean,
+    sum_counts,
+    update,
+)
+from abele.network.ops.transfer import transfer
+from abele.network.ops.views import concat, detach, expand, pad, permute, placed, reshape, reverse, slice_, transpose
+
+__all__ = [
+    "BATCH",
+    "accumulate",
+    "add_along",
+    "add_counts",
+    "add_rows",
+    "add_to_momentum",
+    "all_reduce",
+    "call",
+    "cast",
+    "checkpoint",
+    "concat",
+    "cond",
+    "convolution",
+    "ctc_decode",
+    "ctc_loss",
+    "detach",
+    "draw",
+    "dropout",
+    "expand",
+    "exponential",
+    "full",
+    "gru",
+    "host_call",
+    "integers",
+    "keep",
+    "linear",
+    "look_up",
+    "look_up_groups",
+    "loop",
+    "loss_scale",
+    "lstm",
+    "magnitudes",
+    "map_",
+    "matmul",
+    "mean",
+    "nonlinearity",
+    "norm",
+    "normal",
+    "own_gradient",
+    "own_op",
+    "pad",
+    "permute",
+    "placed",
+    "plain_rnn",
+    "plan_with",
+    "pool",
+    "positions",
+    "print_value",
+    "read_row",
+    "recurrence",
+    "reduce",
+    "reduce_scatter",
+    "replica_copy",
+    "replica_gather",
+    "replica_max",
+    "replica_rank",
+    "replica_scatter",
+    "replica_sum",
+    "resample",
+    "reshape",
+    "reverse",
+    "running_mean",
+    "safe_softmax",
+    "scan",
+    "search",
+    "shifted",
+    "slice_",
+    "softmax",
+    "sort",
+    "sum_counts",
+    "sum_rows",
+    "sum_to",
+    "switch",
+    "taken_from",
+    "top_k",
+    "total",
+    "transfer",
+    "transpose",
+    "transposed_convolution",
+    "uniform",
+    "update",
+    "update_rows",
+    "while_",
+    "write_row",
+]

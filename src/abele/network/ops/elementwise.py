@@ -1,0 +1,198 @@
+"""Element-wise ops: one expression over broadcast operands, and conversions of type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from abele.arrays import Array
+from abele.expr import derivative, evaluate
+from abele.expr.simplify import product
+from abele.expr.types import element_type
+from abele.graph import Tensor
+from abele.kernels.nest import ir
+from abele.network.ir import BlockBuilder, NetworkOp, Stage, Value
+from abele.network.ir.part import ValuePart
+from abele.network.ops.padded import laid_together
+from abele.network.ops.views import expand
+from abele.network.registry import Gradients, OpRule, RowWise, Types, broadcast, broadcast_needs, only, require, rule
+from abele.numerics import ElementType
+from abele.poplibs import popops
+from abele.poplibs.popops.expressions.fused import fuse
+from abele.poplibs.poputil.layout import create_narrowed
+
+if TYPE_CHECKING:
+    from abele.distribution.lowering import Lowering
+
+
+def map_(net: BlockBuilder, expression: ir.Expr, inputs: Sequence[Value], dtype: ElementType | None = None) -> Value:
+    """The value of ``expression`` at every element of ``inputs`` broadcast together.
+
+    Args:
+        net: The network to extend.
+        expression: Over ``derivative.arg(i)`` for input i; constants among the inputs become part of it.
+        inputs: The operands.
+        dtype: Type of the result; by default that of the first operand.
+    """
+    shape = broadcast(*(v.shape for v in inputs))
+    return net.emit("map", inputs, shape, dtype or inputs[0].dtype, expr=expression)
+
+
+def total(net: BlockBuilder, parts: Sequence[Value]) -> Value:
+    """The sum of values of one shape, as one op; values that are zero outside of parts of their own, as a view."""
+    parts = laid_together(net, parts)
+    return map_(net, sum_of(len(parts)), parts)
+
+
+def sum_of(count: int) -> ir.Expr:
+    """The sum of so many operands."""
+    expression: ir.Expr = derivative.arg(0)
+    for number in range(1, count):
+        expression = expression + derivative.arg(number)
+    return expression
+
+
+def cast(net: BlockBuilder, value: Value, dtype: ElementType) -> Value:
+    """``value`` converted to another element type."""
+    return value if value.dtype == dtype else net.emit("cast", [value], value.shape, dtype)
+
+
+@rule("map")
+class Map(OpRule):
+    """An expression at every element of operands that broadcast together."""
+
+    operands = (1, None)
+    attributes: ClassVar = {"expr": ir.Expr}
+    lays_out_by_operands = True
+
+    def types(self, op: NetworkOp) -> Types:
+        """Shape that the operands broadcast to, with the op's element type."""
+        known, used = set(range(len(op.inputs))), derivative.operands(op.attrs["expr"])
+        require(used <= known, f"the expression reads ${max(used, default=0)}, there are {len(known)} operands")
+        return [(broadcast(*(v.shape for v in op.inputs)), op.output.dtype)]
+
+    def simplify(self, net: BlockBuilder, op: NetworkOp) -> Value | None:
+        """Constants of one number become part of the expression; each operand is there once, and is read.
+
+        Operands that the expression does not read still broadcast: it is computed once and repeated over their extent.
+        """
+        kept: list[Value] = []
+
+        def operand(number: int) -> ir.Expr:
+            value = op.inputs[number]
+            scalar = net.scalar(value)
+            if scalar is not None:
+                return ir.Const(scalar, value.dtype)
+            if value not in kept:
+                kept.append(value)
+            return derivative.arg(kept.index(value))
+
+        dtype, shape = op.output.dtype, op.output.shape
+        expression = derivative.substitute(op.attrs["expr"], operand)
+        if not kept:
+            with np.errstate(over="ignore", invalid="ignore"):
+                number = np.asarray(evaluate(expression, ()), dtype.np)
+            return net.constant(np.broadcast_to(number, shape), dtype)
+        if expression == derivative.arg(0) and kept[0].dtype == dtype:
+            return expand(net, kept[0], shape)
+        if tuple(kept) == op.inputs and expression == op.attrs["expr"]:
+            return None
+        own = broadcast(*(v.shape for v in kept))
+        return expand(net, net.emit("map", kept, own, dtype, expr=expression), shape)
+
+    def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
+        """The same part of every operand, as far as it does not broadcast."""
+        return part, broadcast_needs(op, part)
+
+    def evaluate(self, op: NetworkOp, *inputs: Array) -> Array:
+        """The expression in NumPy."""
+        return np.broadcast_to(evaluate(op.attrs["expr"], inputs), op.output.shape)
+
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
+        """One popops map."""
+        expression, inputs = popops.expr.written_out(op.attrs["expr"]), [to[v] for v in op.inputs]
+        types = tuple(v.dtype for v in op.inputs)
+        computed = element_type(op.attrs["expr"], types) or fuse([expression], types, [None]).out_types[0]
+        if computed != op.output.dtype:
+            expression = popops.expr.Cast(expression, op.output.dtype)
+        out = to.given(op.output)
+        if out is None:
+            return popops.map(to.graph, expression, inputs, to.prog)
+        popops.map_with_output(to.graph, expression, inputs, out, to.prog)
+        return out
+
+    def waits_for_reader(self, op: NetworkOp) -> bool:
+        """True if all operands are repeated, as those of a mask are: none of them determines the layout of the result.
+
+        Between updates of weights, which change what they read in place, everything stays where it is.
+        """
+        return op.stage != Stage.UPDATE and all(v.size < op.output.size for v in op.inputs)
+
+    def layout(self, to: Lowering, op: NetworkOp, operand: int) -> Tensor | None:
+        """Layout for an operand that is repeated along another one: the corresponding part of that one's layout."""
+        value = op.inputs[operand]
+        if not to.may_lie_as_wanted(value):
+            return None
+        for larger in op.inputs:
+            if larger.shape == op.output.shape != value.shape and larger.ndim == value.ndim and larger in to:
+                full = to[larger]
+                if not full.contains_aliases and not full.contains_constant:
+                    return create_narrowed(to.graph, full, value.shape, value.name or "value", value.dtype)
+        return None
+
+    def beside(self, op: NetworkOp, operand: int) -> Sequence[Value]:
+        """The other operands of its shape."""
+        value = op.inputs[operand]
+        return [v for v in op.inputs if v is not value and v.type == value.type]
+
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+        """The partial derivative by each operand times the gradient, summed over broadcast dimensions."""
+        grad = only(grads)
+        return [self._gradient(net, op, grad, i) if wanted[i] else None for i in range(len(op.inputs))]
+
+    def _gradient(self, net: BlockBuilder, op: NetworkOp, grad: Value, operand: int) -> Value | None:
+        from abele.network.ops.reduction import sum_to
+
+        count = len(op.inputs)
+        by = derivative.arg(count)
+        slope = product(derivative.partial(op.attrs["expr"], operand), by)
+        shape = op.inputs[operand].shape
+        if slope == by:
+            return sum_to(net, grad, shape)
+        if slope == derivative.ZERO:
+            return None
+        if derivative.operands(slope) == {count}:
+            # A constant slope commutes with the sum over broadcast dimensions, which leaves fewer elements to scale.
+            return map_(net, derivative.substitute(slope, lambda _: derivative.arg(0)), [sum_to(net, grad, shape)])
+        return sum_to(net, map_(net, slope, [*op.inputs, grad], op.inputs[operand].dtype), shape)
+
+
+@rule("cast")
+class CastRule(RowWise):
+    """A conversion of element type; floats to integers truncate."""
+
+    def types(self, op: NetworkOp) -> Types:
+        """The shape of the input, and the element type that the op says."""
+        return [(op.inputs[0].shape, op.output.dtype)]
+
+    def simplify(self, net: BlockBuilder, op: NetworkOp) -> Value | None:
+        """The input if it has the type, or the constant that a converted constant is."""
+        (value,) = op.inputs
+        contents = net.contents(value)
+        if value.dtype == op.output.dtype:
+            return value
+        return None if contents is None else net.constant(contents, op.output.dtype)
+
+    def evaluate(self, op: NetworkOp, x: Array) -> Array:
+        """The conversion in NumPy."""
+        return np.trunc(x) if op.output.dtype.kind in ("int", "uint") and x.dtype.kind == "f" else x
+
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
+        """One popops cast."""
+        return popops.cast(to.graph, to[op.inputs[0]], op.output.dtype, to.prog)
+
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+        """The gradient converted back."""
+        return [cast(net, only(grads), op.inputs[0].dtype)]

@@ -1,0 +1,398 @@
+"""Look-ups in tables: rows by many numbers at once, and rows added up by number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from abele.arrays import Array
+from abele.expr import apply, select
+from abele.expr.derivative import arg
+from abele.graph import Copy, Tensor
+from abele.network.ir import BlockBuilder, NetworkOp, Shape, Value
+from abele.network.ir.part import ValuePart
+from abele.network.ops.constant import full
+from abele.network.ops.elementwise import cast, map_
+from abele.network.ops.known_indices import even_runs, taken_runs
+from abele.network.ops.views import reshape
+from abele.network.registry import Gradients, OpRule, Types, only, require, rule
+from abele.numerics import ElementType, i32
+from abele.poplibs import popops
+from abele.poplibs.popops.slicing import SlicePlan, embedding, is_stored_for, stored_parts
+
+if TYPE_CHECKING:
+    from abele.distribution.lowering import Lowering
+
+
+x, y, z = arg(0), arg(1), arg(2)
+
+
+def look_up(net: BlockBuilder, table: Value, index: Value) -> Value:
+    """Rows of ``table`` [rows, width] by their numbers: index [...] gives [..., width]."""
+    flat = reshape(net, cast(net, index, i32), (index.size,))
+    rows = net.emit("look_up", [table, flat], (index.size, table.shape[1]), table.dtype)
+    return reshape(net, rows, (*index.shape, table.shape[1]))
+
+
+def look_up_groups(net: BlockBuilder, table: Value, index: Value) -> Value:
+    """Rows of each of ``table`` [groups, rows, width] by numbers of its own, [groups, n]: [groups, n, width]."""
+    groups, _, width = table.shape
+    if groups == 1:
+        rows = look_up(net, reshape(net, table, table.shape[1:]), index)
+        return reshape(net, rows, (1, index.shape[1], width))
+    return net.emit("look_up", [table, cast(net, index, i32)], (*index.shape, width), table.dtype)
+
+
+def add_rows(net: BlockBuilder, rows: Value, index: Value, entries: int) -> Value:
+    """A table [entries, width] of zeros, to which each of ``rows`` [n, width] is added at its number of index [n].
+
+    It is spread as weights are from which such rows are looked up. With groups in front, as rows [groups, n, width] and
+    index [groups, n] then have, each has a table of its own.
+    """
+    shape = (*index.shape[:-1], entries, rows.shape[-1])
+    return net.emit("add_rows", [rows, index], shape, rows.dtype, entries=entries)
+
+
+def sum_rows(net: BlockBuilder, rows: Value, index: Value, entries: int) -> Value:
+    """As :func:`add_rows`, where the table is not of a weight."""
+    zeros = full(net, 0.0, (*index.shape[:-1], entries, rows.shape[-1]), rows.dtype)
+    return update_rows(net, zeros, rows, index, "add")
+
+
+def update_rows(net: BlockBuilder, table: Value, rows: Value, index: Value, operation: str = "set") -> Value:
+    """``table`` [entries, width] with each of ``rows`` [n, width] joined with the entry of its number of index [n].
+
+    Args:
+        net: The network to extend.
+        table: Table to update; with groups in front, [groups, entries, width], as rows and index then have.
+        rows: Rows of the update, of its type.
+        index: Numbers of entries, i32; rows whose number is none of an entry change nothing.
+        operation: ``set`` (the last row of a number counts), ``add``, ``mul``, ``max`` or ``min``.
+    """
+    if operation == "min":
+        # The maximum of what has the opposite order: of integers all bits turned, as the least has no negative.
+        turned = -x if table.dtype.is_float else apply("not", x)
+        negative_table, negative_rows = (map_(net, turned, [v]) for v in (table, rows))
+        return map_(net, turned, [update_rows(net, negative_table, negative_rows, index, "max")])
+    return net.emit_like("update_rows", [table, rows, index], table, operation=operation)
+
+
+MOST_RUNS = 16
+"""Runs of known numbers that are taken as views of the table; more are looked up."""
+
+
+LARGEST_ROWS = 2**16
+"""Bytes of rows that every tile may receive when entries are set. Guessed: a tenth of a tile's memory."""
+
+
+def _plan(to: Lowering, table: Shape, rows: Value, **options: Any) -> SlicePlan:
+    """Plan of a table that ``rows`` are gathered from, or joined with."""
+    return embedding.plan(
+        to.graph,
+        rows.dtype,
+        table[-2],
+        table[-1],
+        rows.shape[-2],
+        group_size=math.prod(table[:-2]),
+        options=options,
+    )
+
+
+def _plan_as_stored(to: Lowering, table: Shape, rows: Value, stored: Tensor, **options: Any) -> SlicePlan:
+    """Plan for a table other than a weight, with the column parts of ``stored``.
+
+    Other parts would be gathered piece by piece. Such tables live as long as they are used, so cycles count.
+    """
+    parts = {"unslicedDimSplit": stored_parts(_grouped(stored, 2), rows.shape[-2], to.graph.num_tiles)}
+    return _plan(to, table, rows, planConstraints=parts, planMinimisationTarget="cycles", **options)
+
+
+def _grouped(tensor: Tensor, rank: int) -> Tensor:
+    """A tensor of ``rank`` dimensions, or of one more for the groups, with that of the groups."""
+    return tensor if tensor.ndim > rank else tensor.expand_dims(0)
+
+
+def _new_table(to: Lowering, shape: Shape, dtype: ElementType, plan: SlicePlan, name: str) -> Tensor:
+    """A new table as the plan spreads it."""
+    groups = math.prod(shape[:-2])
+    made = popops.create_grouped_sliceable_tensor(
+        to.graph, dtype, groups, shape[-2:], dims=[0], sizes=[1], plan=plan, name=name
+    )
+    return made.reshape(shape)
+
+
+def _check_rows(rows: Value, index: Value) -> None:
+    require(rows.ndim in (2, 3), f"{rows} are no rows")
+    numbers = list(rows.shape[:-1])
+    require(index.type == (rows.shape[:-1], i32), f"the numbers are {index}, they have to be i32{numbers}")
+
+
+@rule("look_up")
+class LookUp(OpRule):
+    """Rows of a table by number; a number that is none of a row gives zeros."""
+
+    operands = 2
+
+    def types(self, op: NetworkOp) -> Types:
+        """One row for each number."""
+        table, index = op.inputs
+        require(table.ndim in (2, 3), f"{table} is no table of rows")
+        of_table = index.ndim == table.ndim - 1 and index.shape[:-1] == table.shape[:-2] and index.dtype == i32
+        wanted = ", ".join([*map(str, table.shape[:-2]), "n"])
+        require(of_table, f"the numbers are {index}, they have to be i32[{wanted}]")
+        return [((*index.shape, table.shape[-1]), table.dtype)]
+
+    def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
+        """The part's numbers, and the tables of the same groups."""
+        made, table = part.with_whole(-1), ValuePart.whole(op.inputs[0].shape)
+        return made, [ValuePart((*made.dims[:-2], *table.dims[-2:])), ValuePart(made.dims[:-1])]
+
+    def simplify(self, net: BlockBuilder, op: NetworkOp) -> Value | None:
+        """Views of the table put together, where the numbers are known and follow each other in a few runs."""
+        table, index = op.inputs
+        known = net.contents(index)
+        if known is None or not known.size or known.min() < 0 or known.max() >= table.shape[-2]:
+            return None
+        if known.ndim > 1 and (known != known[:1]).any():
+            return None  # groups that have numbers of their own
+        numbers = known.reshape(-1, index.shape[-1])[0].tolist()
+        runs = list(islice(even_runs(numbers, far_pairs=False), MOST_RUNS + 1))
+        if len(runs) > MOST_RUNS:
+            return None
+        return taken_runs(net, table, table.ndim - 2, runs)
+
+    def evaluate(self, op: NetworkOp, table: Array, index: Array) -> Array:
+        """NumPy's indexing; zeros by numbers that are none of a row."""
+        inside = (index >= 0) & (index < table.shape[-2])
+        places = np.where(inside, index, 0)
+        rows = table[places] if index.ndim == 1 else np.take_along_axis(table, places[..., None], 1)
+        return np.where(inside[..., None], rows, np.zeros((), rows.dtype))
+
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
+        """One multi-slice."""
+        table, index = op.inputs
+        if not op.output.size:
+            return to.graph.map(to.graph.variable(op.output.dtype, op.output.shape, name="rows"), 0)
+        plan, tables, numbers = _plan(to, table.shape, op.output), _grouped(to[table], 2), _grouped(to[index], 1)
+        if not is_stored_for(tables, plan):
+            plan = _plan_as_stored(to, table.shape, op.output, tables, usedForUpdate=False)
+        rows = popops.grouped_multi_slice(to.graph, tables, numbers, [0], [1], to.prog, plan=plan, name="multi_slice")
+        return rows.reshape(op.output.shape)
+
+    def layout(self, to: Lowering, op: NetworkOp, operand: int) -> Tensor | None:
+        """The table as the plan spreads it."""
+        table = op.inputs[0]
+        if operand != 0:
+            return None
+        return _new_table(to, table.shape, table.dtype, _plan(to, table.shape, op.output), table.name or "table")
+
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+        """Rows of the gradient added up by their numbers."""
+        table, index = op.inputs
+        if table in net.root.parameters:
+            return [add_rows(net, only(grads), index, table.shape[-2]), None]
+        return [sum_rows(net, only(grads), index, table.shape[-2]), None]
+
+
+@rule("add_rows")
+class AddRows(OpRule):
+    """Rows added up by number in a table of zeros."""
+
+    operands = 2
+    attributes: ClassVar = {"entries": int}
+
+    def types(self, op: NetworkOp) -> Types:
+        """[entries, width], for each group."""
+        rows, index = op.inputs
+        _check_rows(rows, index)
+        return [((*rows.shape[:-2], op.attrs["entries"], rows.shape[-1]), rows.dtype)]
+
+    def evaluate(self, op: NetworkOp, rows: Array, index: Array) -> Array:
+        """NumPy's unbuffered addition."""
+        return _updated(np.zeros(op.output.shape, rows.dtype), rows, index, np.add)
+
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
+        """A table of zeros, and one multi-update."""
+        rows, index = op.inputs
+        plan = _plan(to, op.output.shape, rows)
+        table = _new_table(to, op.output.shape, rows.dtype, plan, "rows")
+        popops.zero(to.graph, table, to.prog)
+        _update(to, table, _rows(to, rows), index=index, operation="add", plan=plan)
+        return table
+
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+        """The rows of the gradient with these numbers."""
+        return [_rows_of(net, only(grads), op.inputs[1]), None]
+
+
+def _rows_of(net: BlockBuilder, table: Value, index: Value) -> Value:
+    return look_up(net, table, index) if table.ndim == 2 else look_up_groups(net, table, index)
+
+
+def _updated(table: Array, rows: Array, index: Array, join: np.ufunc | None) -> Array:
+    """``table``, updated in place; numbers that are none of an entry change nothing."""
+    inside = (index >= 0) & (index < table.shape[-2])
+    places = (*(n[inside] for n in np.indices(index.shape)[:-1]), index[inside])
+    if join is None:
+        table[places] = rows[inside]
+    else:
+        join.at(table, places, rows[inside])
+    return table
+
+
+def _rows(to: Lowering, rows: Value) -> Tensor:
+    """The tensor of rows; one number that stands for all of them is written out where it is needed.
+
+    Regions of a repeated element have an interval for each time that it is shown.
+    """
+    number = to.number(rows)
+    if number is None:
+        return to[rows]
+    made = to.graph.map_linear(to.graph.variable(rows.dtype, rows.shape, name="rows"))
+    popops.fill(to.graph, made, to.prog, number)
+    return made
+
+
+def _update(to: Lowering, table: Tensor, rows: Tensor, index: Value, operation: Any, plan: SlicePlan) -> None:
+    if not rows.size:
+        return
+    given = _grouped(rows, 2)
+    popops.grouped_multi_update(
+        to.graph,
+        _grouped(table, 2),
+        given.reshape((*given.shape[:2], 1, given.shape[2])),
+        _grouped(to[index], 1),
+        dims=[0],
+        sizes=[1],
+        prog=to.prog,
+        plan=plan,
+        operation=operation,
+        name="multi_update",
+    )
+
+
+_NUMPY: dict[str, np.ufunc | None] = {"set": None, "add": np.add, "mul": np.multiply, "max": np.maximum}
+
+
+@rule("update_rows")
+class UpdateRows(OpRule):
+    """A table whose entries are joined with rows by number."""
+
+    operands = 3
+    attributes: ClassVar = {"operation": str}
+    depends_on_operands_alone = False
+
+    def types(self, op: NetworkOp) -> Types:
+        """The table's."""
+        table, rows, index = op.inputs
+        operation = op.attrs["operation"]
+        require(operation in _NUMPY, f"there is no update {operation!r}; there are {', '.join(_NUMPY)}")
+        _check_rows(rows, index)
+        fits = table.ndim == rows.ndim and (table.shape[:-2], table.shape[-1]) == (rows.shape[:-2], rows.shape[-1])
+        require(fits and table.dtype == rows.dtype, f"{rows} are no rows of {table}")
+        return [table.type]
+
+    def evaluate(self, op: NetworkOp, table: Array, rows: Array, index: Array) -> Array:
+        """NumPy's unbuffered update of a copy."""
+        return _updated(np.array(table), rows, index, _NUMPY[op.attrs["operation"]])
+
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
+        """A copy of the table as the plan for its updates spreads it, and one multi-update."""
+        table, rows, index = op.inputs
+        if op.attrs["operation"] == "set" and rows.size * rows.dtype.bytes > LARGEST_ROWS * math.prod(rows.shape[:-2]):
+            return _set_by_number(to, table, rows, index)
+        operation = {"set": "none"}.get(op.attrs["operation"], op.attrs["operation"])
+        given = _rows(to, rows)
+        plan = _plan_as_stored(to, table.shape, rows, given, usedForSlice=False, operationForUpdate=operation)
+        made, number = _new_table(to, table.shape, table.dtype, plan, "table"), to.number(table)
+        if number is None:
+            to.prog.add(Copy(to[table], made, name="table"))
+        else:
+            popops.fill(to.graph, made, to.prog, number)
+        _update(to, made, given, index=index, operation=operation, plan=plan)
+        return made
+
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+        """Of what is set: to the rows, and to entries that none replaces; of extrema: shared by equal ones."""
+        of_table, of_rows = _BACKWARD[op.attrs["operation"]](net, op, only(grads))
+        return [of_table, of_rows, None]
+
+
+def _set_by_number(to: Lowering, table: Value, rows: Value, index: Value) -> Tensor:
+    """A table with many entries set: for each entry the number of the last row for it, by which rows are looked up.
+
+    Of maxima of numbers tiles may take a share each, where an entry that is set needs all rows in their order.
+    """
+    graph, prog, count = to.graph, to.prog, rows.shape[-2]
+    shape = (*table.shape[:-1], 1)
+    numbers = Value((*index.shape, 1), i32)
+    plan = _plan(to, shape, numbers, usedForSlice=False, operationForUpdate="max", planMinimisationTarget="cycles")
+    last = _new_table(to, shape, i32, plan, "last")
+    popops.fill(graph, last, prog, -1)
+    places = graph.map_linear(graph.variable(i32, numbers.shape, name="numbers"))
+    order = graph.map_linear(graph.constant(i32, (count, 1), np.arange(count, dtype=np.int32)[:, None], name="order"))
+    prog.add(Copy(order.broadcast_to(numbers.shape), places, name="numbers"))
+    _update(to, last, places, index=index, operation="max", plan=plan)
+    stored = _grouped(_rows(to, rows), 2)
+    taken_by = _plan_as_stored(to, rows.shape, table, stored, usedForUpdate=False)
+    by = _grouped(last.reshape(shape[:-1]), 1)
+    taken = popops.grouped_multi_slice(graph, stored, by, [0], [1], prog, plan=taken_by, name="rows")
+    chosen = popops.expr.select(popops.expr.PlaceHolder(1), popops.expr.PlaceHolder(2), popops.expr.PlaceHolder(3) >= 0)
+    return popops.map(graph, chosen, [taken.reshape(table.shape), to[table], last.broadcast_to(table.shape)], prog)
+
+
+def _of_set(net: BlockBuilder, op: NetworkOp, grad: Value) -> tuple[Value, Value]:
+    _, rows, index = op.inputs
+    kept = update_rows(net, grad, full(net, 0.0, rows.shape, rows.dtype), index)
+    return kept, _rows_of(net, grad, index)
+
+
+def _of_sum(net: BlockBuilder, op: NetworkOp, grad: Value) -> tuple[Value, Value]:
+    return grad, _rows_of(net, grad, op.inputs[2])
+
+
+def _of_maximum(net: BlockBuilder, op: NetworkOp, grad: Value) -> tuple[Value, Value]:
+    table, rows, index = op.inputs
+    hit, share = select(x.eq(y), 1.0, 0.0), x / y
+    of_table = map_(net, hit, [table, op.output])
+    of_rows = map_(net, hit, [rows, _rows_of(net, op.output, index)])
+    # An entry that neither it nor a row reaches does not exist: its count is not zero.
+    count = map_(net, x + y, [of_table, sum_rows(net, of_rows, index, table.shape[-2])])
+    shared = map_(net, share, [grad, count])
+    return map_(net, x * y, [of_table, shared]), map_(net, x * y, [of_rows, _rows_of(net, shared, index)])
+
+
+def _of_product(net: BlockBuilder, op: NetworkOp, grad: Value) -> tuple[Value, Value]:
+    """The gradient times the product of all other factors.
+
+    That is the product divided by the factor; of the only factor that is zero, the product without it.
+    """
+    table, rows, index = op.inputs
+
+    def rows_of(value: Value) -> Value:
+        return _rows_of(net, value, index)
+
+    def product(table: Value, rows: Value) -> Value:
+        return update_rows(net, table, rows, index, "mul")
+
+    filled = map_(net, select(x.eq(0.0), 1.0, x), [table])
+    of_table = map_(net, x * y / z, [grad, product(filled, rows), filled])
+    is_zero = map_(net, select(x.eq(0.0), 1.0, 0.0), [rows])
+    zeros = rows_of(sum_rows(net, is_zero, index, table.shape[-2]))
+    only_one = apply("and", x.eq(0.0), y.eq(1.0))
+    others = rows_of(product(table, map_(net, select(only_one, 1.0, x), [rows, zeros])))
+    divided = z / select(x.eq(0.0), 1.0, x)
+    left = map_(net, select(only_one, arg(3), divided), [rows, zeros, rows_of(op.output), others])
+    return of_table, map_(net, x * y, [rows_of(grad), left])
+
+
+_BACKWARD: dict[str, Callable[[BlockBuilder, NetworkOp, Value], tuple[Value, Value]]] = {
+    "set": _of_set,
+    "add": _of_sum,
+    "max": _of_maximum,
+    "mul": _of_product,
+}

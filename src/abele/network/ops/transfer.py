@@ -1,0 +1,53 @@
+"""Transfers: values that one IPU makes and another reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from abele.arrays import Array
+from abele.graph import Copy, Tensor
+from abele.network.ir import BlockBuilder, NetworkOp, Value
+from abele.network.registry import OpRule, Types, rule
+from abele.poplibs.poputil.layout import clone_between
+
+if TYPE_CHECKING:
+    from abele.distribution.lowering import Lowering
+
+
+def transfer(net: BlockBuilder, value: Value) -> Value:
+    """``value`` on the IPU of the place where ops are made now."""
+    return net.emit_like("transfer", [value], value)
+
+
+@rule("transfer")
+class Transfer(OpRule):
+    """Copy of its operand on another IPU, on the tiles of the same numbers there."""
+
+    folds = False
+    reads_eagerly = False
+    depends_on_operands_alone = False
+
+    def types(self, op: NetworkOp) -> Types:
+        """The operand's."""
+        return [op.inputs[0].type]
+
+    def evaluate(self, op: NetworkOp, value: Array) -> Array:
+        """The operand."""
+        return np.asarray(value)
+
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
+        """One copy over the links."""
+        source = to[op.inputs[0]]
+        made = laid_out_there(to, op, source)
+        to.prog.add(Copy(source, made, name="transfer"))
+        return made
+
+
+def laid_out_there(to: Lowering, op: NetworkOp, source: Tensor) -> Tensor:
+    """A new tensor for the result of a transfer, on the tiles of its IPU that ``source`` has on its own."""
+    name = op.inputs[0].name or "transferred"
+    if source.contains_aliases or source.contains_constant:
+        return to.variable_like(source, name)
+    return clone_between(to.graph_of(op.inputs[0].place), to.graph, source, name)

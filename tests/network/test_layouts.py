@@ -1,0 +1,207 @@
+"""Layouts of the tensors of networks: operands as their ops want them, and nothing crowded on one tile."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from abele.compiler import compile_program
+from abele.distribution import NetworkProgram, inference_program, training_program
+from abele.distribution.lowering import Lowering
+from abele.expr import Const, select
+from abele.expr.derivative import arg
+from abele.graph import Copy, Execute, Graph, Tensor
+from abele.graph.program import walk
+from abele.network import Group, NetworkBuilder, Schedule, Sgd
+from abele.network.ops import build
+from abele.network.ops.recurrent import LstmValues, lstm
+from abele.numerics import f16, f32
+from abele.poplibs.poputil.layout import create_narrowed
+from abele.session import Session
+
+
+def lowered(net: NetworkBuilder) -> NetworkProgram:
+    """The inference program of a network, on one IPU."""
+    return inference_program(net.finish(), Graph("bow"), Schedule())
+
+
+def copies(program: NetworkProgram, name: str) -> list[Copy]:
+    """Copies of a name."""
+    return [s for s in walk(program.program) if isinstance(s, Copy) and s.debug.name == name]
+
+
+def test_lowering__input_of_a_map__lies_where_the_other_operand_does() -> None:
+    net = NetworkBuilder()
+    x, w = net.input((2, 32, 16, 16), "f32", "x"), net.parameter((64, 32, 3, 3), "f32", "w")
+    y = build.convolution(net, x, w, stride=(1, 1), padding=(1, 1), dilation=(1, 1))
+    given = net.input(y.shape, "f32", "given")
+    net.output(build.map_(net, arg(0) * arg(1), [y, given]))
+    program = lowered(net)
+    graph = program.graph
+    call = next(v for v in graph.variables if v.name.endswith("given"))
+    product = next(v for v in graph.variables if "convolution" in v.name and v.name.endswith("out"))
+    np.testing.assert_array_equal(call.mapping.begin, product.mapping.begin)
+    np.testing.assert_array_equal(call.mapping.tile, product.mapping.tile)
+
+
+def masked(net: NetworkBuilder, *, layers: int = 1) -> None:
+    """Scores of heads, to which a mask of the numbers of sequences is added."""
+    numbers = net.input((1, 64), "i32", "numbers")
+    rows, columns = (build.reshape(net, numbers, shape) for shape in ((1, 1, 64, 1), (1, 1, 1, 64)))
+    mask = build.map_(net, select(arg(0).eq(arg(1)), 0.0, -100.0), [rows, columns], f16)
+    x = net.input((1, 8, 64, 32), f16, "x")
+    for _ in range(layers):
+        scores = build.matmul(net, x, build.transpose(net, x, 2, 3))
+        seen = build.map_(net, arg(0) * Const(0.125, f16) + arg(1), [scores, mask])
+        x = build.matmul(net, build.softmax(net, seen, 3), x)
+    net.output(x)
+
+
+def test_lowering__mask__lies_as_the_scores_that_it_is_added_to() -> None:
+    net = NetworkBuilder()
+    masked(net, layers=2)
+    program = lowered(net)
+    maps = [c for c in program.graph.compute_sets if c.name.endswith("map/map")]
+    # That of the mask stands right before its first reader, on as many tiles.
+    assert len(maps) == 3
+    made, first, second = (
+        step.compute_set for step in walk(program.program) if isinstance(step, Execute) and step.compute_set in maps
+    )
+    tiles = [len({int(t) for g in c.groups for t in g.tile}) for c in (made, first, second)]
+    assert tiles[1] == tiles[2]
+    assert tiles[0] >= tiles[1] // 2
+    report = compile_program(program.graph, program.program).report
+    moved = [row for row in report.steps.rows() if "map/map: arrange" in row["name"]]
+    assert sum(row["cycles"] for row in moved) < 2_000
+
+
+def test_lowering__mask_that_leaves__is_computed_as_well() -> None:
+    net = NetworkBuilder()
+    numbers = net.input((4,), "i32", "numbers")
+    rows, columns = (build.reshape(net, numbers, shape) for shape in ((4, 1), (1, 4)))
+    net.output(build.map_(net, select(arg(0).eq(arg(1)), 1.0, 0.0), [rows, columns], f32))
+    session = Session.of(net.finish())
+    (found,) = session(np.array([1, 2, 1, 3], np.int32))
+    given = np.array([1, 2, 1, 3])
+    np.testing.assert_array_equal(found, given[:, None] == given)
+
+
+def test_lowering__mask_that_a_loop_reads__is_computed_before_it() -> None:
+    net = NetworkBuilder()
+    a, b = net.input((4, 1), "f32", "a"), net.input((1, 4), "f32", "b")
+    x = net.input((4, 4), "f32", "x")
+    mask = build.map_(net, arg(0) + arg(1), [a, b])
+    (y,) = build.loop(net, 3, [x], lambda body, trip, v: [build.map_(body, arg(0) + arg(1), [v, mask])])
+    net.output(y)
+    net.output(build.map_(net, arg(0) * arg(1), [x, mask]))
+    given = [np.arange(n, dtype=np.float32).reshape(s) for n, s in ((4, (4, 1)), (4, (1, 4)), (16, (4, 4)))]
+    found = Session.of(net.finish())(*given)
+    wide = given[0] + given[1]
+    np.testing.assert_array_equal(found[0], given[2] + 3 * wide)
+    np.testing.assert_array_equal(found[1], given[2] * wide)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 64, 64), (1, 8, 1, 64), (1, 1, 1, 1), (1, 8, 64, 64), (1, 1, 1, 64)])
+def test_create_narrowed__any_shape_that_broadcasts__lies_on_tiles_of_what_it_meets(shape: tuple[int, ...]) -> None:
+    graph = Graph("bow")
+    full = graph.map_linear(graph.variable(f16, (1, 64, 8, 64), name="full")).transpose((0, 2, 1, 3))
+    made = create_narrowed(graph, full, shape, "narrow", f32)
+    assert made.shape == shape
+    assert made.dtype == f32
+
+    def tiles(tensor: Tensor) -> np.ndarray:
+        mapping = graph.mapping_of(tensor)
+        return mapping.tiles_of(np.arange(tensor.size)).reshape(tensor.shape)
+
+    wide = tiles(full)
+    places = np.broadcast_to(tiles(made), wide.shape)
+    lost = tuple(d for d in range(4) if shape[d] == 1)
+    assert (places == wide).any(axis=lost).all()
+
+
+def test_lowering__gradient_that_is_made_by_repeating__lies_as_the_log_softmax_that_it_is_of() -> None:
+    net = NetworkBuilder()
+    x, w = net.input((24, 64), f16, "x"), net.parameter((640, 64), f16, "w")
+    labels = net.input((24, 1), "i32", "labels")
+    numbers = net.constant(np.arange(640), "i32", "numbers")
+    logs = build.softmax(net, build.matmul(net, x, build.transpose(net, w, 0, 1)), 1, log=True)
+    chosen = build.map_(net, select(arg(0).eq(arg(1)), 0.0 - arg(2), 0.0), [numbers, labels, logs], f16)
+    net.loss = build.reduce(net, chosen, [0, 1], dtype=f32)
+    net.output(net.loss)
+    graph = Graph("bow-2000:1")
+    training_program(net.finish(), graph, Schedule(), [Group(Sgd(lr=0.1), tuple(net.parameters))])
+    call = next(c for c in graph.compute_sets if c.name.endswith("log_softmax_gradient/gradient"))
+    (group,) = call.groups
+    layouts = [graph.mapping_of(edge.regions.tensor.flatten()) for edge in group.edges.values()]
+    full = [m for m in layouts if m.size == 24 * 640]
+    assert len(full) == 3  # What it is of, the gradient, and the result.
+    for mapping in full[1:]:
+        np.testing.assert_array_equal(mapping.begin, full[0].begin)
+        np.testing.assert_array_equal(mapping.tile, full[0].tile)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 1, 3, 2)])
+def test_create_narrowed__rows_in_either_order__keeps_neighbours_in_storage_together(
+    order: tuple[int, ...],
+) -> None:
+    graph = Graph("bow")
+    full = graph.map_linear(graph.variable(f16, (2, 16, 256, 256), name="full")).transpose(order)
+    made = create_narrowed(graph, full, (2, 1, 256, 256), "mask")
+    pieces = len(graph.mapping_of(made.transpose(order)).begin)
+    assert pieces <= 8 * graph.num_tiles
+
+
+def test_lowering__matrix_of_several_variables__is_put_together_once_for_its_product() -> None:
+    net = NetworkBuilder()
+    parts = [net.input((4, 8, 16), "f32", f"part{i}") for i in range(3)]
+    joined = build.concat(net, [build.permute(net, p, (1, 0, 2)) for p in parts], 1)
+    rows = build.reshape(net, joined, (8, 12 * 16))
+    net.output(build.matmul(net, rows, net.parameter((12 * 16, 32), "f32", "w")))
+    (made,) = copies(lowered(net), "whole")
+    assert made.source.shape == (8, 12 * 16)
+
+
+def test_lowering__matrix_that_is_transposed__is_put_together_along_its_pieces() -> None:
+    net = NetworkBuilder()
+    parts = [net.input((8, 16), "f32", f"part{i}") for i in range(3)]
+    joined = build.concat(net, parts, 1)
+    net.output(build.matmul(net, build.transpose(net, joined), net.parameter((8, 32), "f32", "w")))
+    (made,) = copies(lowered(net), "whole")
+    assert made.source.shape == (8, 48)
+
+
+def lstm_layers(shared: bool) -> tuple[NetworkBuilder, list[LstmValues]]:
+    """Two LSTM layers of equal sizes; the second one's weights of its input may be those of its output."""
+    net = NetworkBuilder()
+    x, made = net.input((6, 4, 32), f16, "x"), []
+    for number in range(2):
+        shapes = {"output": (4, 32), "cell": (4, 32), "wx": (128, 32), "wh": (128, 32), "bias": (128,)}
+        values = {name: net.parameter(shape, f16, f"{name}{number}") for name, shape in shapes.items()}
+        if shared and number:
+            values["wx"] = values["wh"]
+        made.append(LstmValues(x, *values.values()))
+        x = lstm(net, made[-1], trains=True)[0]
+    net.output(x)
+    return net, made
+
+
+def test_lstm_weights__of_every_layer__are_the_rows_of_one_matrix() -> None:
+    net, made = lstm_layers(shared=False)
+    graph = Graph("bow")
+    to = Lowering(graph)
+    to.run(net.finish().ops)
+    matrices = [{v for value in (layer.of_input, layer.of_output) for v in to[value].variables} for layer in made]
+    assert [len(m) for m in matrices] == [1, 1]
+    assert matrices[0] != matrices[1]
+    assert all(m.size == 2 * 128 * 32 for found in matrices for m in found)
+    # products are swapped: what a call names its weights is the few samples, which are padded to a whole group
+    written = [v.size for v in graph.variables if v.name.endswith(("gates/weights", "gates/input"))]
+    assert max(written, default=0) < 128 * 32, "no matrix is written out again"
+
+
+def test_lstm_weights__that_two_operands_share__lie_on_their_own() -> None:
+    net, made = lstm_layers(shared=True)
+    to = Lowering(Graph("bow"))
+    to.run(net.finish().ops)
+    (matrix,) = to[made[1].of_output].variables
+    assert matrix.size == 128 * 32
