@@ -161,7 +161,7 @@ def compile_demo(name: str) -> dict[str, Any]:
     from torch import optim
 
     from abele import poptorch
-    from abele.garden.settings import DemoSettings
+    from abele.garden.training import DemoSettings
 
     demo = importlib.import_module(f"abele.garden.{name}")
     settings = DemoSettings()

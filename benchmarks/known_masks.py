@@ -22,7 +22,7 @@ from abele.network.passes.skip_hidden import SkipHidden
 from abele.network.score_blocks import RowBlocks
 from abele.numerics import bool_, f16
 from abele.session import Settings
-from abele.session.attention_blocks import ModelledBlocks
+from abele.session.compiling import ModelledBlocks
 
 WIDTH = 64
 

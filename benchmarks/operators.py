@@ -18,9 +18,8 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-from abele.validation.measure import RowResult
+from abele.validation.measure import RowResult, read_rows
 from abele.validation.operators import compare_rows
-from abele.validation.rows import read_rows
 from abele.validation.summary import Errors, errors_by_tool
 
 

@@ -26,10 +26,9 @@ from packed_attention import whole_scores
 from rich.console import Console
 
 from abele import poptorch
-from abele.garden.packed_bert import PretrainingData, train
+from abele.garden.packed_bert import LONGEST, PretrainingData, histogram, train
 from abele.garden.packed_training import OPTIMIZERS, BertSizes, BertTraining, held_out_losses
 from abele.garden.pretraining import SHORTEST, drawn_packs, one_each
-from abele.garden.wikipedia import LONGEST, histogram
 from abele.packing import PackingPlan, SizeHistogram, pack
 from abele.packing.data.packed_rows import PackedRows
 

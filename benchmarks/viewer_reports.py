@@ -44,7 +44,7 @@ from abele.report import (
     Table,
 )
 from abele.report.text_column import Text
-from abele.report.tile_runs import dense_runs
+from abele.report.tiles import dense_runs
 
 LOADING = 55
 """Steps of the second program, which loads weights."""

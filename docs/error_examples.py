@@ -675,7 +675,7 @@ EXAMPLES: dict[str, Example] = {
         _code(
             """
             from abele.session import Schedule
-            from abele.session.batching import micro_batch_shape
+            from abele.session.feeds import micro_batch_shape
 
             micro_batch_shape((10, 3), Schedule(device_iterations=4))
             """

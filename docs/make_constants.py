@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
 
-from abele.garden.braggnn_host import PublishedScript
+from abele.garden.braggnn import PublishedScript
 from abele.machine import CONFIDENCE, cited_works, hosts
 from abele.validation.audit import FormulaConstant, MachineRow, formula_constants, machine_rows, rows_of
 

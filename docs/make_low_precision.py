@@ -15,9 +15,8 @@ from rich.console import Console
 
 from abele.garden import low_precision
 from abele.garden.low_precision import GPT_RATES
-from abele.garden.low_precision_networks import CharacterGpt
-from abele.garden.low_precision_training import BRANCHES, MULTIPLIERS
-from abele.garden.settings import DemoSettings
+from abele.garden.low_precision_training import BRANCHES, MULTIPLIERS, CharacterGpt
+from abele.garden.training import DemoSettings
 from abele.machine import systems
 from abele.poptorch import fp8, unit_scaling
 

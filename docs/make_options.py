@@ -7,7 +7,7 @@ from pathlib import Path
 
 from abele.frontends.poptorch.options import Options, TensorLocationSettings
 from abele.options import OptionTable
-from abele.runtime.engine.option_table import OPTIONS
+from abele.runtime.engine.options import OPTIONS
 from abele.session.settings import SETTINGS
 
 TABLES: dict[str, dict[str, OptionTable]] = {

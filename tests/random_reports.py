@@ -13,7 +13,7 @@ from abele.machine import systems
 from abele.report import Memory, Report
 from abele.report.memory import CATEGORIES
 from abele.report.schema import TABLES
-from abele.report.tile_runs import dense_runs
+from abele.report.tiles import dense_runs
 
 TYPES = ("f32", "f16", "i32")
 FILES = ("model.py", "train.py", "")

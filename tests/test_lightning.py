@@ -23,7 +23,7 @@ import abele.lightning
 from abele import poptorch
 from abele.errors import InvalidOptionError, MissingPackageError
 from abele.lightning import AbeleAccelerator, AbeleStrategy, framework
-from abele.lightning.host_batches import HostBatches, joined
+from abele.lightning.strategy import HostBatches, joined
 from abele.machine import systems
 
 pytestmark = pytest.mark.filterwarnings("ignore:::lightning", "ignore:.*LeafSpec.*", "ignore:.*torch.utils._pytree.*")

@@ -17,7 +17,7 @@ import abele as ab
 from abele import f32, terminal
 from abele.errors import FileFormatError
 from abele.report import CATEGORIES, GROUPS, LIVENESS, OPS, RUNS, SPANS, STEPS, VARIABLES, Memory, Report
-from abele.report.earlier import program_tiles_of
+from abele.report.file import program_tiles_of
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202etxt\u2066\r\n[/nope][red]gone[/red]:smiley:\ud800"
 OBEYED = ("\x1b", "\x07", "\x9b", "\u202e", "\u2066", "\r")

@@ -54,7 +54,7 @@ def test_cache__clear__removes_all(abele: Run, folder: Path) -> None:
 def test_cache__clear__removes_what_was_measured_of_the_host(
     abele: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("abele.host_facts.store._known", {})
+    monkeypatch.setattr("abele.host_facts.rates._known", {})
     measured("rate", 1, float, lambda: 2.0)
     finished = abele("cache", "clear")
     assert finished.out == f"removed 3 objects, 12,288 B, and 1 measured fact from {folder}\n"

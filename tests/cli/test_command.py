@@ -16,7 +16,7 @@ import abele as package
 from abele.errors import EngineError
 from abele.machine import systems
 from abele.report import LIVENESS, OPS, STEPS, VARIABLES, Memory, Report
-from abele.report.earlier import program_tiles_of
+from abele.report.file import program_tiles_of
 
 Run = Callable[..., Any]
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.codelet import InOut, Input, Output, Vector, Vertex, codelet, compile_codelet
-from abele.codelet.checked import WORDS, Violation
+from abele.codelet.driver import WORDS, Violation
 from abele.numerics import f32, i32
 from support.examples import examples
 

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.compiler.critical import critical_cycles
-from abele.compiler.schedule import schedule
+from abele.compiler.schedule import Item, RepeatedItems, Rows, schedule
 from abele.compiler.timeline import Part
-from abele.compiler.unroll import Item, RepeatedItems, Rows
 from support.examples import examples
 
 parts = st.lists(

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from abele.compiler import Layout, exchange, field_uses, multicast_groups, plan_exchange
 from abele.compiler.durations import copy_cycles_by_tile
-from abele.compiler.exchange import ExchangePlan
+from abele.compiler.exchange import ExchangePlan, FieldWish, in_domains
 from abele.compiler.multicast_groups import Audiences, WantedRegions, find_audiences
-from abele.compiler.operand_requests import FieldWish, in_domains
 from abele.compiler.region_tiles import foreign_pairs, residence_of
 from abele.graph import Graph, concat, shared
 from abele.numerics import f16, f32

@@ -15,8 +15,8 @@ from abele.compiler.analyse import Analysis
 from abele.compiler.exchange import nothing_moves
 from abele.compiler.nodes.lookup import meaning_of
 from abele.compiler.nodes.meaning import NODES, NodeMeaning
+from abele.compiler.store.control_nodes import STORED, NodeForm, forgotten, stored
 from abele.compiler.store.format import Number
-from abele.compiler.store.nodes import STORED, NodeForm, forgotten, stored
 from abele.compiler.text.program import TEXT, program_text
 from abele.errors import ControlProgramError
 from abele.graph import Graph, Program, Repeat, Sequence, Tensor

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abele import Graph, f32
-from abele.compiler import packing
-from abele.compiler.layout import Layout
-from abele.compiler.packing import pack
+from abele.compiler import layout as layout_module
+from abele.compiler.layout import Layout, pack
 from abele.graph.mapping import TileMapping
 
 TILES = 12
@@ -39,7 +38,7 @@ def test_pack__variables_mapped_alike__is_what_sorting_each_element_gives(
             made.append((length, np.where(tile < 0, tile, tile + further).astype(np.int32) % TILES))
     begin, end, tile, ptr = columns(made)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packing, "_LEAST_COMPARED", 1 if compared else 1000)
+        patch.setattr(layout_module, "_LEAST_COMPARED", 1 if compared else 1000)
         found = pack(begin, end, tile, ptr, TILES)
     pieces = np.arange(len(begin))
     owner = np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))
@@ -69,13 +68,13 @@ def test_pack__a_model_on_each_ipu__is_sorted_once(monkeypatch: pytest.MonkeyPat
         graph.variable(f32, (each, 2), f"x{ipu}").map_rows((ipu * each + order).tolist())
     graph.variable(f32, 3, "last").map(7)
     sorted_pieces = []
-    original = packing._sorted
+    original = layout_module._sorted
 
     def noted(*columns: Any) -> object:
         sorted_pieces.append(len(columns[0]))
         return original(*columns)
 
-    monkeypatch.setattr(packing, "_sorted", noted)
+    monkeypatch.setattr(layout_module, "_sorted", noted)
     layout = Layout.of(graph.interval_map(), graph.variables, graph.num_tiles)
     assert sorted_pieces == [each + 1]
     shares = layout.packing.shares

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.compiler import field_uses, find_race
-from abele.compiler.race_error import race_error
+from abele.compiler.analyse import race_error
 from abele.errors import DataRaceError
 from abele.graph import ComputeSet, Graph, Regions, shared
 from abele.numerics import f32

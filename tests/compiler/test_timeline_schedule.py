@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abele.compiler.schedule import schedule
+from abele.compiler.schedule import Item, RepeatedItems, Rows, schedule
 from abele.compiler.timeline import Part
-from abele.compiler.unroll import Item, RepeatedItems, Rows
 
 NUM_GROUPS = 4
 LINKS = (("host", 0), ("host", 1), ("dram", 0))

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from abele.compiler.schedule import Item, RepeatedItems, Rows
 from abele.compiler.timeline import Part
-from abele.compiler.unroll import Item, RepeatedItems, Rows
 from abele.compiler.whole_run import WholeRun, whole_run
 from compiler.test_timeline_schedule import NUM_GROUPS, programs, rows_of
 

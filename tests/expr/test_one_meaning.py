@@ -18,7 +18,7 @@ from abele.graph import Graph, Sequence
 from abele.machine import systems
 from abele.numerics import bool_, f16, f32, i32, u32
 from abele.poplibs import popops
-from abele.poplibs.popops.expressions.op_types import BinaryOpType, TernaryOpType, UnaryOpType
+from abele.poplibs.popops.expressions.names import BinaryOpType, TernaryOpType, UnaryOpType
 from abele.runtime import Engine
 from support.examples import examples
 

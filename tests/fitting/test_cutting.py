@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from spread_models import mlp
 
 from abele.fitting import Recomputation, Spreading, chain_of
-from abele.fitting.compiled import placed
 from abele.fitting.costs import ChainCosts
-from abele.fitting.cutting import best_cuts, nearest_cuts
 from abele.fitting.estimate import estimated, ipu_bytes
+from abele.fitting.fit import placed
 from abele.fitting.measure import SegmentCosts
+from abele.fitting.search import best_cuts, nearest_cuts
 from abele.fitting.stages import Stages
 from abele.fitting.traffic import StageWork, tick_cycles
 from abele.machine import systems

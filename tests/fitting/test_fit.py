@@ -20,9 +20,8 @@ from abele.fitting import (
     fitted_dict,
     fitted_text,
 )
-from abele.fitting.case import Case
-from abele.fitting.misses import nothing_fits
-from abele.fitting.search import FitSearch
+from abele.fitting.fit import nothing_fits
+from abele.fitting.search import Case, FitSearch
 from abele.machine import systems
 from abele.session import Settings
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from abele.garden.braggnn_host import FrameCrops, PublishedScript, measure_crops, published_rate
+from abele.garden.braggnn import FrameCrops, PublishedScript, measure_crops, published_rate
 from abele.machine import sources, systems
 from abele.report import LIVENESS, OPS, STEPS, VARIABLES, Memory, Report
 

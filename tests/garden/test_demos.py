@@ -12,8 +12,7 @@ pytest.importorskip("torch", reason="needs PyTorch")
 pytest.importorskip("sklearn", reason="needs scikit-learn")
 
 from abele.garden import digits
-from abele.garden.result import DemoResult
-from abele.garden.settings import DemoSettings
+from abele.garden.training import DemoResult, DemoSettings
 from abele.viewer import static_page
 
 pytestmark = pytest.mark.torch

@@ -18,7 +18,7 @@ from abele.errors import InvalidOptionError
 from abele.garden import curves, low_precision, low_precision_training
 from abele.garden.low_precision import SHORT
 from abele.garden.low_precision_training import PRECISIONS, TrainedCurve, TrainingRates, made, train
-from abele.garden.settings import DemoSettings
+from abele.garden.training import DemoSettings
 from abele.machine import systems
 from abele.poptorch import fp8, unit_scaling
 

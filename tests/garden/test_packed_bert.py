@@ -16,10 +16,9 @@ from abele import poptorch
 from abele.garden import packed_bert
 from abele.garden.models.packed_bert import PackedBert, waves
 from abele.garden.packed_training import OPTIMIZERS, BertSizes, BertTraining, LossCurve, inputs
-from abele.garden.pieces import Corpus
-from abele.garden.pretraining import drawn_sequences, one_each
-from abele.garden.settings import DemoSettings
+from abele.garden.pretraining import Corpus, drawn_sequences, one_each
 from abele.garden.sources import LibraryModule
+from abele.garden.training import DemoSettings
 from abele.packing import Packs
 from abele.packing.data.packed_rows import PackedRows
 from abele.packing.data.samples import Samples

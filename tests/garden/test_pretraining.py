@@ -10,10 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abele.garden.pieces import FIRST, MASK, SEPARATOR, SPECIAL, UNKNOWN, Corpus
-from abele.garden.pretraining import drawn_packs, drawn_sequences, one_each, sequences
+from abele.garden.packed_bert import LONGEST, histogram
+from abele.garden.pretraining import (
+    FIRST,
+    MASK,
+    SEPARATOR,
+    SPECIAL,
+    UNKNOWN,
+    Corpus,
+    drawn_packs,
+    drawn_sequences,
+    one_each,
+    sequences,
+)
 from abele.garden.sources import LibraryModule
-from abele.garden.wikipedia import LONGEST, histogram
 from abele.packing import SizeHistogram, pack
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"

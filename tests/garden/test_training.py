@@ -18,10 +18,8 @@ pytest.importorskip("matplotlib", reason="needs matplotlib")
 from abele import poptorch
 from abele.cli.demo import DEMOS, show
 from abele.garden import graph, language, recommender, segmentation, series
-from abele.garden.result import DemoResult, HeldOut
-from abele.garden.settings import DemoSettings
 from abele.garden.sources import LibraryModule, standard_library
-from abele.garden.training import Predictor
+from abele.garden.training import DemoResult, DemoSettings, HeldOut, Predictor
 
 pytestmark = pytest.mark.torch
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.errors import TensorCreationError, TensorError, TensorIndexError, TypeMismatchError
-from abele.graph import Graph, block_table, boxes, concat, join, rows, stack
+from abele.graph import Graph, block_table, boxes, concat, concatenation, rows, stack
 from abele.graph.content import AddressList
 from abele.numerics import f16, f32, i32, u32
 from graph.support_views import chains
@@ -53,7 +53,7 @@ def test_boxes__any_view__list_the_elements_of_each_box(case, data):
 
 @pytest.mark.parametrize("few", [0, 3])
 def test_views__blocks_as_arrays__show_the_same(few, monkeypatch):
-    for module in (block_table, join):
+    for module in (block_table, concatenation):
         monkeypatch.setattr(module, "FEW", few)
 
     @given(chains())

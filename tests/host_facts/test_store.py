@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from abele.host_facts import forget, host_name, measured, store
+from abele.host_facts import forget, host_name, measured, rates
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Costs:
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ABELE_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(store, "_known", {})
+    monkeypatch.setattr(rates, "_known", {})
     return tmp_path / "cache"
 
 
@@ -32,7 +32,7 @@ def counting():
 
 
 def in_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "_known", {})
+    monkeypatch.setattr(rates, "_known", {})
 
 
 def test_measured__asked_again__measures_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +86,7 @@ def test_measured__folder_that_cannot_be_written__is_no_error(folder: Path) -> N
 def test_measured__another_host__has_facts_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     calls, measure = counting()
     measured("costs", 1, Costs, measure)
-    monkeypatch.setattr(store, "host_name", lambda: "another one, 512 cores")
+    monkeypatch.setattr(rates, "host_name", lambda: "another one, 512 cores")
     measured("costs", 1, Costs, measure)
     assert len(calls) == 2
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from abele.errors import MissingPackageError
-from abele.launch.mpiexec import find_mpiexec
+from abele.launch.launcher import find_mpiexec
 
 COMMAND = [sys.executable, "-c", "from abele.cli import main; main()", "run"]
 

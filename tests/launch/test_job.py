@@ -10,7 +10,7 @@ import pytest
 
 from abele.cli import main
 from abele.errors import MissingPackageError
-from abele.launch import mpiexec
+from abele.launch import launcher
 
 from .conftest import needs_mpiexec
 
@@ -77,11 +77,11 @@ def test_mpiexec__nowhere__says_what_to_install(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
     with pytest.raises(MissingPackageError, match="there is no mpiexec") as error:
-        mpiexec.find_mpiexec()
+        launcher.find_mpiexec()
     assert "pip install 'abele[mpi]'" in str(error.value)
-    monkeypatch.setenv(mpiexec.LAUNCHER_VARIABLE, "mine")
+    monkeypatch.setenv(launcher.LAUNCHER_VARIABLE, "mine")
     with pytest.raises(MissingPackageError, match="there is no mine"):
-        mpiexec.find_mpiexec()
+        launcher.find_mpiexec()
 
 
 @needs_mpiexec
@@ -99,7 +99,7 @@ def test_mpiexec__that_starts_nothing__is_told_with_its_words(
     launcher = tmp_path / "mpiexec"
     launcher.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
     launcher.chmod(0o755)
-    monkeypatch.setenv(mpiexec.LAUNCHER_VARIABLE, str(launcher))
+    monkeypatch.setenv(launcher.LAUNCHER_VARIABLE, str(launcher))
     status, words = refused("--ranks", "2", program("pass"))
     assert status == 1
     assert "LaunchError" in words

@@ -8,7 +8,7 @@ import pytest
 
 from abele.errors import RankDisagreementError, RankLostError
 from abele.launch.frames import OUT, FrameReader, RankFrame, frames_of
-from abele.launch.lines import LineSplitter
+from abele.launch.launcher import LineSplitter
 from abele.launch.watch import RankView, lost
 
 

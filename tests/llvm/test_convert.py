@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from elementwise_ir import elementwise
 
-from abele.llvm import convert
+from abele.llvm import narrow
 from abele.llvm.flush import emit_enter, emit_leave
 from abele.llvm.host import host_cpu
 
@@ -33,7 +33,7 @@ def around_every_pattern(dtype: np.dtype) -> np.ndarray:
 @pytest.mark.parametrize(("name", "native"), WAYS)
 @pytest.mark.parametrize("lanes", [1, 16])
 def test_to_f32__every_pattern__is_exact(name: str, native: bool | None, lanes: int) -> None:
-    got = elementwise(lambda b, x: convert.to_f32(b, x, name, native=native), "float32", ALL, lanes=lanes)
+    got = elementwise(lambda b, x: narrow.to_f32(b, x, name, native=native), "float32", ALL, lanes=lanes)
     assert same_numbers(got, ALL.view(DTYPES[name]).astype(np.float32))
 
 
@@ -41,23 +41,23 @@ def test_to_f32__every_pattern__is_exact(name: str, native: bool | None, lanes: 
 @pytest.mark.filterwarnings("ignore:overflow")
 def test_from_f32__around_every_pattern__rounds_to_nearest_even(name: str, native: bool | None) -> None:
     x = around_every_pattern(DTYPES[name])
-    got = elementwise(lambda b, v: convert.from_f32(b, v, name, native=native), "uint16", x)
+    got = elementwise(lambda b, v: narrow.from_f32(b, v, name, native=native), "uint16", x)
     assert np.array_equal(got, x.astype(DTYPES[name]).view(np.uint16))
 
 
 @pytest.mark.parametrize(("name", "native"), WAYS)
 def test_from_f32__nan__stays_nan(name: str, native: bool | None) -> None:
     x = np.array([0x7FC00000, 0x7F800001, 0xFFFFFFFF, 0x7F801000], np.uint32).view(np.float32)
-    got = elementwise(lambda b, v: convert.from_f32(b, v, name, native=native), "uint16", x)
+    got = elementwise(lambda b, v: narrow.from_f32(b, v, name, native=native), "uint16", x)
     assert np.isnan(got.view(DTYPES[name]).astype(np.float32)).all()
 
 
 @pytest.mark.skipif(not host_cpu().converts_half, reason="the CPU has no f16 conversions to compare with")
 def test_half_conversions__with_and_without_instructions__same_bits() -> None:
-    ways = [elementwise(lambda b, x, n=n: convert.to_f32(b, x, "f16", native=n), "float32", ALL) for n in (0, 1)]
+    ways = [elementwise(lambda b, x, n=n: narrow.to_f32(b, x, "f16", native=n), "float32", ALL) for n in (0, 1)]
     assert np.array_equal(ways[0].view(np.uint32), ways[1].view(np.uint32))
     x = np.random.default_rng(0).integers(0, 2**32, 1 << 18, dtype=np.uint64).astype(np.uint32).view(np.float32)
-    back = [elementwise(lambda b, v, n=n: convert.from_f32(b, v, "f16", native=n), "uint16", x) for n in (0, 1)]
+    back = [elementwise(lambda b, v, n=n: narrow.from_f32(b, v, "f16", native=n), "uint16", x) for n in (0, 1)]
     assert np.array_equal(back[0], back[1])
 
 
@@ -65,7 +65,7 @@ def test_half_conversions__with_and_without_instructions__same_bits() -> None:
 def test_half_subnormals__denormals_flushed__survive(native: bool) -> None:
     def round_trip(b, x):
         mode = emit_enter(b)
-        result = convert.from_f32(b, convert.to_f32(b, x, "f16", native=native), "f16", native=native)
+        result = narrow.from_f32(b, narrow.to_f32(b, x, "f16", native=native), "f16", native=native)
         emit_leave(b, mode)
         return result
 

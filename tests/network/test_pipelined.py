@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from abele.distribution.pipeline_ticks import Ticks
+from abele.distribution.pipelined import Ticks
 from abele.errors import InvalidOptionError, NetworkError
 from abele.expr.derivative import arg
 from abele.network import Adam, Group, Lamb, Network, NetworkBuilder, Place, Schedule, Sgd, training_pipeline

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from abele.packing import PackStream, SizeHistogram, pack, priced_fit
+from abele.packing import PackStream, SizeHistogram, pack, stream
 from abele.packing.groups import num_packs
 from abele.packing.knapsack import Knapsack
 
@@ -25,7 +25,7 @@ def test_priced_fit__any_prices__holds_each_item_once_within_limits(
     histogram = SizeHistogram.of(lengths)
     knapsack = Knapsack.of(histogram, 20, depth)
     prices = np.random.default_rng(seed).random(len(histogram.counts))
-    groups = priced_fit.priced_fit(knapsack, histogram.counts, prices)
+    groups = stream.priced_fit(knapsack, histogram.counts, prices)
     held = np.zeros(len(histogram.counts), np.int64)
     for group in groups:
         assert sum(times for _, times in group.runs) == group.depth <= knapsack.depth
@@ -38,7 +38,7 @@ def test_priced_fit__any_prices__holds_each_item_once_within_limits(
 @given(windows=st.lists(LENGTHS, min_size=1, max_size=6), depth=DEPTHS)
 @settings(max_examples=40, deadline=None)
 def test_price_book__any_windows__proves_no_more_than_they_need(windows: list[list[int]], depth: int | None) -> None:
-    book = priced_fit.PriceBook(20, depth)
+    book = stream.PriceBook(20, depth)
     for lengths in windows:
         histogram = SizeHistogram.of(lengths)
         groups, bound = book.pack(histogram)
@@ -56,8 +56,8 @@ def solved(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         sizes.append(int(counts.sum()))
         return plain(knapsack, counts, *given, **named)
 
-    plain = priced_fit.generate
-    monkeypatch.setattr(priced_fit, "generate", counted)
+    plain = stream.generate
+    monkeypatch.setattr(stream, "generate", counted)
     return sizes
 
 

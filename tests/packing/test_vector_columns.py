@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from abele.packing import PackStream, SizeHistogram, pack
-from abele.packing.columns import exact_bound
-from abele.packing.vector_knapsack import VectorKnapsack
+from abele.packing.columns import VectorKnapsack, exact_bound
 
 SETTINGS = settings(max_examples=40, deadline=None)
 CAPACITY = (8, 6)

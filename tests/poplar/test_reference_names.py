@@ -354,8 +354,7 @@ def option_names() -> set[str]:
     """Names of options, and their parts, of the engine and of every library function."""
     from abele.poplar.host import STREAM_OPTIONS
     from abele.poplibs.poputil.options import Option
-    from abele.runtime.engine.option_table import OPTIONS
-    from abele.runtime.engine.options import VARIABLES
+    from abele.runtime.engine.options import OPTIONS, VARIABLES
 
     for library in ("popops", "poplin", "popnn", "gcl"):
         package = ROOT / "src" / "abele" / "poplibs" / library

@@ -14,8 +14,8 @@ import abele as ab
 from abele import pva
 from abele.errors import InvalidOptionError, MissingDatumError
 from abele.machine import systems
-from abele.pva.executions import Executions
 from abele.pva.program_nodes import ProgramNodes
+from abele.pva.steps import Executions
 from abele.report import GROUPS, RUNS, SPANS, STEPS
 from abele.report.block_runs import block_runs
 from pva.conftest import ROUNDS

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import abele as ab
 from abele import pva
 from abele.graph import Block, Switch, Sync
-from abele.pva.nodes_of_steps import nodes_of_steps
 from abele.pva.nodes_of_tree import nodes_of_tree
+from abele.pva.program_nodes import nodes_of_steps
 from abele.report import PROGRAM_TREE, Report
 from pva.conftest import Halve
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from abele import pva
 from abele.errors import InvalidOptionError, MissingDatumError
-from abele.pva.nodes_of_steps import MOST_DEEP
-from abele.pva.program_nodes import ProgramNodes
+from abele.pva.program_nodes import MOST_DEEP, ProgramNodes
 from abele.report import STEPS
 from pva.conftest import ROUNDS
 from pva.kit import bare_report

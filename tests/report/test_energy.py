@@ -18,8 +18,7 @@ from abele.machine import MEMORY_KINDS, Energy, systems
 from abele.poplibs import poplin, popops
 from abele.report import Report
 from abele.report.compare import compare
-from abele.report.energy import StepEnergy
-from abele.report.energy_text import amount_text
+from abele.report.energy import StepEnergy, amount_text
 
 
 def products(element: str, partials: str, *, system: str = "bow-2000:1", size: int = 128) -> Report:

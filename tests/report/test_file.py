@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from abele.errors import FileFormatError
 from abele.report import LIFETIMES, OPS, RUNS, Report, archive, file
-from abele.report.paths import portable_path
+from abele.report.file import portable_path
 from support.earlier_reports import save_as
 
 

@@ -15,8 +15,7 @@ import pytest
 
 from abele.errors import MissingPackageError, QueryError
 from abele.report import SPANS, VARIABLES, Memory, Report
-from abele.report.query import MOST_ROWS
-from abele.report.query_tables import table_columns
+from abele.report.query import MOST_ROWS, table_columns
 from abele.report.schema import TABLES
 
 duckdb = pytest.importorskip("duckdb", reason="needs DuckDB")

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abele.report.tile_runs import dense_runs, runs_of, spread, summed
+from abele.report.tiles import dense_runs, runs_of, spread, summed
 
 numbers = st.lists(st.integers(0, 2), min_size=1, max_size=40).map(lambda n: np.array(n, np.int64))
 

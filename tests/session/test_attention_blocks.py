@@ -17,7 +17,7 @@ from abele.network.passes.skip_hidden import SkipHidden
 from abele.network.score_blocks import RowBlocks
 from abele.numerics import bool_, f32
 from abele.session import Settings, compile_network
-from abele.session.attention_blocks import MOST_WAYS, ModelledBlocks, _alone
+from abele.session.compiling import MOST_WAYS, ModelledBlocks, _alone
 
 ROWS = 128
 PLACE = np.arange(ROWS)

@@ -14,7 +14,7 @@ from abele.errors import BatchSizeError, GraphReplicationError, InvalidOptionErr
 from abele.network import Adam, Group, Sgd
 from abele.poplibs.gcl import CommGroup
 from abele.session import Schedule, Session, Settings, SharedArrays, Signature
-from abele.session.batching import dealt, gathered, host_shape, micro_batch_shape
+from abele.session.feeds import dealt, gathered, host_shape, micro_batch_shape
 
 RATE = 0.1
 

@@ -14,7 +14,7 @@ from abele.network import Group, Network, NetworkBuilder, Optimiser, Value
 from abele.network.ops import build
 from abele.numerics import f32
 from abele.session import Schedule, Session, SessionCache, Settings, SharedArrays, Signature
-from abele.session.batching import micro_batch_shape
+from abele.session.feeds import micro_batch_shape
 
 ONE = Schedule()
 

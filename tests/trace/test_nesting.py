@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abele.trace.nesting import nested
+from abele.trace.trace import nested
 
 
 @st.composite

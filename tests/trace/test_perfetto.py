@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abele import trace
-from abele.trace import Trace, wire
+from abele.trace import Trace, perfetto
 from abele.trace.perfetto import PerfettoWriter, perfetto_file, write_perfetto
 from support.perfetto_trace import Parsed, pb
 
@@ -25,7 +25,7 @@ CHANNEL = trace.Channel("tests")
 
 @given(st.lists(st.integers(0, (1 << 64) - 1), max_size=20), st.integers(1, 2000))
 def test_number_column__of_any_numbers__is_parsed_back(values: list[int], field: int) -> None:
-    block = wire.number_column(field, np.array(values, np.uint64))
+    block = perfetto.number_column(field, np.array(values, np.uint64))
     for row, value in zip(block, values, strict=True):
         # A field that the message does not know keeps its number: parse it by hand as the encoding page says.
         content, numbers = row.tobytes(), []

@@ -14,12 +14,10 @@ from abele.numerics import f32
 from abele.runtime import Engine
 from abele.validation import amp, blur, dense, elementwise, matvec
 from abele.validation.blur_vertex import blur_vertex
-from abele.validation.calibration import calibrated_constants
-from abele.validation.figures import Figure
-from abele.validation.measure import NOT_PUBLISHED, compile_row, measure
+from abele.validation.figures import Figure, calibrated_constants
+from abele.validation.measure import NOT_PUBLISHED, BenchmarkRow, Reference, compile_row, measure
 from abele.validation.operators import compare_rows, comparisons
 from abele.validation.parameters import Parameters
-from abele.validation.rows import BenchmarkRow, Reference
 
 REDUCTION = BenchmarkRow(
     "sum", "reduction", Parameters.parse("--shape 64,32 --dims 0 --type half"), {"gc2": Reference(1000, 5000)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abele.report import Memory
-from abele.validation.compiled import TILE_BYTES, compiled_bytes
+from abele.validation.measure import TILE_BYTES, compiled_bytes
 
 
 def test_compiled_bytes__solvers__count_tiles_with_vertices() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from abele.errors import MissingPackageError
-from abele.validation import page, plots
+from abele.validation import page
 from abele.validation.figures import Bars, Comparison, Figure, figure_text, spread
 
 
@@ -79,9 +79,9 @@ def test_write_page__plots_installed__has_a_picture_each(tmp_path: Path) -> None
 
 
 def test_plot__matplotlib_missing__says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plots, "can_plot", lambda: False)
+    monkeypatch.setattr(page, "can_plot", lambda: False)
     with pytest.raises(MissingPackageError, match="plots need matplotlib"):
-        plots.plot(comparison([0.1]), tmp_path / "a.png")
+        page.plot(comparison([0.1]), tmp_path / "a.png")
 
 
 def test_page_text__kind_whose_reason_is_known__says_it() -> None:

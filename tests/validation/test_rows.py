@@ -9,9 +9,9 @@ import pytest
 
 from abele.errors import FileFormatError, InvalidOptionError
 from abele.validation import amp, tools
+from abele.validation.measure import read_rows
 from abele.validation.options import known_options, understood
 from abele.validation.parameters import Parameters
-from abele.validation.rows import read_rows
 
 HEADER = "name,tool,params,mk1_cycles,mk1_total_mem_bytes,mk2_cycles,mk2_total_mem_bytes\n"
 

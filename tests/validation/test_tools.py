@@ -8,10 +8,9 @@ import pytest
 
 from abele.errors import InvalidOptionError
 from abele.machine import systems
-from abele.validation.measure import compile_row, measure
+from abele.validation.measure import BenchmarkRow, Reference, compile_row, measure
 from abele.validation.operators import attempt, compare_rows
 from abele.validation.parameters import Parameters
-from abele.validation.rows import BenchmarkRow, Reference
 from abele.validation.summary import errors_by_tool
 from abele.validation.tools.conv import params_of
 

@@ -15,9 +15,8 @@ from abele.poplibs import poplin, popops
 from abele.report import OPS, STEPS, SUPERSTEP_VARIABLES, SUPERSTEPS, VARIABLES, Report
 from abele.viewer.answers import answer
 from abele.viewer.answers.costs import occurrences
-from abele.viewer.answers.flows import _joined, flows_of
-from abele.viewer.answers.graph import MODULE, MOST_NODES, OP, OPENED, REST
-from abele.viewer.answers.nested import nested, split_path
+from abele.viewer.answers.graph import MODULE, MOST_NODES, OP, OPENED, REST, _joined, flows_of
+from abele.viewer.answers.operations import nested, split_path
 from abele.viewer.open_reports import Shelf
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer

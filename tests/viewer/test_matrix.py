@@ -22,7 +22,7 @@ from abele.report import (
     Memory,
     Report,
 )
-from abele.report.tile_runs import dense_runs
+from abele.report.tiles import dense_runs
 from abele.viewer.answers import answer, matrix, matrix_cells
 from abele.viewer.open_reports import Opened, Shelf
 from abele.viewer.params import Params

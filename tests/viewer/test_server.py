@@ -25,8 +25,8 @@ from abele.report import OPS, Report
 from abele.report import file as report_file
 from abele.viewer import Viewer, view
 from abele.viewer.answers import QUESTIONS
-from abele.viewer.frozen import address
 from abele.viewer.open_reports import Shelf
+from abele.viewer.static import address
 from abele.viewer.wire import unpack
 
 pytest.importorskip("starlette")

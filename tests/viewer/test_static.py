@@ -18,10 +18,10 @@ from abele.report import Report
 from abele.report import file as report_file
 from abele.viewer import static_html, static_page
 from abele.viewer.answers import QUESTIONS, Question, answer
-from abele.viewer.frozen import address
 from abele.viewer.open_reports import Shelf
 from abele.viewer.pages import hashed
 from abele.viewer.params import Params
+from abele.viewer.static import address
 from abele.viewer.wire import Answer, pack, unpack
 
 

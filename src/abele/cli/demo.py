@@ -19,7 +19,7 @@ from abele.machine import System
 from abele.report.text import count_text, seconds_text
 
 if TYPE_CHECKING:
-    from abele.garden.result import DemoResult
+    from abele.garden.training import DemoResult
     from abele.report import Report
 
 demo_app = typer.Typer(help="Train a model for real, and see what the modelled machine would do.", no_args_is_help=True)
@@ -107,7 +107,7 @@ def low_precision(
     view: ViewOption = False,
 ) -> None:
     """Train two networks in four precisions each."""
-    from abele.garden.settings import DemoSettings, require
+    from abele.garden.training import DemoSettings, require
     from abele.machine import systems
 
     settings = DemoSettings(system=systems.resolve(system), threads=threads, seed=seed, epochs=epochs)
@@ -143,7 +143,7 @@ def _run(
     dump_passes: Path | None,
     json: bool,
 ) -> Report:
-    from abele.garden.settings import DemoSettings, require
+    from abele.garden.training import DemoSettings, require
     from abele.machine import systems
 
     folder = None if dump_passes is None else str(dump_passes)

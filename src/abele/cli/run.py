@@ -37,8 +37,7 @@ def run(
 
     All of them end when one is lost: the exit status is that of the first such, which is told of.
     """
-    from abele.launch.job import Job
-    from abele.launch.launcher import Launcher
+    from abele.launch.launcher import Job, Launcher
 
     job = Job(
         program=(*(["-m"] if module else []), program, *(arguments or [])),

@@ -100,8 +100,8 @@ def _comparisons(silicon: Path | None, progress: Console) -> Iterator[Comparison
 
 
 def _operators(path: Path, jobs: int | None, progress: Console) -> tuple[tuple[Comparison, ...], tuple[str, ...]]:
+    from abele.validation.measure import read_rows
     from abele.validation.operators import compare_rows, comparisons
-    from abele.validation.rows import read_rows
 
     found = compare_rows(read_rows(path), jobs=jobs, console=progress)
     for remark in found.remarks:

@@ -5,7 +5,7 @@ from types import ModuleType
 from typing import Any
 
 from abele.codelet.compiled import CompiledCodelet, compile_codelet
-from abele.codelet.constraints import Constraint
+from abele.codelet.driver import Size, Sizes
 from abele.codelet.fields import FieldDef, InOut, Input, Output, Vector, VectorList
 from abele.codelet.functions import (
     VertexFunction,
@@ -42,12 +42,11 @@ from abele.codelet.layouts import (
     SPAN,
     FieldLayout,
 )
-from abele.codelet.macros import macro
+from abele.codelet.macro_calls import macro
 from abele.codelet.reductions import LANES
 from abele.codelet.rounding import Rounding
-from abele.codelet.sizes import Size, Sizes
 from abele.codelet.template import Template, template
-from abele.codelet.vertex import CodeletDef, MultiVertex, SupervisorVertex, Vertex, codelet
+from abele.codelet.vertex import CodeletDef, Constraint, MultiVertex, SupervisorVertex, Vertex, codelet
 
 hash_u32 = random_u32
 

@@ -2,25 +2,215 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from abele.codelet.checked import WORDS, CheckedMemory
 from abele.codelet.code import BodyEmitter, Charges, LoopIds
 from abele.codelet.early_exits import StoppedLoops, endless_loops, with_end_function
 from abele.codelet.fields import FieldDef
 from abele.codelet.memory import Aliasing, FieldPlace, Said, VertexMemory, num_columns, stored_type
-from abele.codelet.prefetch import MAX_LINES, MAX_ROW_LINES, NextRows, emit_prefetch
 from abele.codelet.printing import prints_of
 from abele.codelet.rounding import NEAREST, Draws, Rounding
-from abele.codelet.sizes import UNKNOWN, Size, Sizes
 from abele.codelet.slots import MULTI_VERTEX, SUPERVISOR, VERTEX, Overhead
 from abele.codelet.tree import Helper, Print, WhileStmt
 from abele.codelet.vertex import NUM_WORKERS, CodeletDef
 from abele.llvm import flush
 from abele.llvm import ir as ll
-from abele.llvm.emit import I32, I64, POINTER, VOID, Value, constant, counted_loop, intrinsic
+from abele.llvm.emit import I32, I64, POINTER, VOID, Value, constant, counted_loop, intrinsic, prefetch
+
+# Sizes common to all vertices of a group, for code that is made for them.
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Known sizes of one field; None where vertices differ.
+
+    Attributes:
+        field: Name of the field.
+        length: Elements of a vector, or rows of a field of rows.
+        row_length: Elements of each row.
+    """
+
+    field: str
+    length: int | None = None
+    row_length: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Known sizes of the fields of a group's vertices.
+
+    Attributes:
+        known: One entry per field; fields of single elements have none.
+    """
+
+    known: tuple[Size, ...] = ()
+
+    @staticmethod
+    def of(sizes: Iterable[Size]) -> Sizes:
+        """Sizes of several fields; those of which nothing is known are left out."""
+        return Sizes(tuple(s for s in sizes if s.length is not None or s.row_length is not None))
+
+    def __bool__(self) -> bool:
+        return bool(self.known)
+
+    def of_field(self, field: FieldDef) -> Size:
+        """Known sizes of a field."""
+        return next((s for s in self.known if s.field == field.name), Size(field.name))
+
+
+UNKNOWN = Sizes()
+
+
+# Memory of a vertex whose every access is held against the size of its field: an index outside touches nothing.
+
+WORDS = 4
+"""Words that :attr:`CompiledCodelet.run_checked` reports in: 1 + vertex (0: nothing wrong), field, index, size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """The first access outside a field.
+
+    Attributes:
+        vertex: Number of the vertex among those that ran.
+        field: Position of the field among those of the codelet.
+        index: The index.
+        size: Number of elements (or rows).
+    """
+
+    vertex: int
+    field: int
+    index: int
+    size: int
+
+    @staticmethod
+    def of(words: Any) -> Violation | None:
+        """The violation that words report, if any."""
+        first, field, index, size = (int(w) for w in words[:WORDS])
+        return Violation(first - 1, field, index, size) if first else None
+
+
+class CheckedMemory(VertexMemory):
+    """Loads and stores that go nowhere, and are reported, where they would leave their field."""
+
+    may_vectorise = False
+
+    def begin(self, report: Value, vertex: Value, fields: tuple[FieldDef, ...]) -> None:
+        """Say where to report, and which vertex this is."""
+        self._report, self._vertex = report, vertex
+        self._numbers = {f.name: n for n, f in enumerate(fields)}
+        with self.builder.goto_entry_block():
+            self._nowhere = self.builder.alloca(ll.ArrayType(I64, 2), name="nowhere")
+            for word in range(2):
+                place = self.builder.gep(self._nowhere, [constant(I64, word)], source_etype=I64)
+                self.builder.store(constant(I64, 0), place)
+
+    def row(self, field: FieldDef, number: Value) -> Value:
+        """Pointer to the first element of a row; of a row that is not there, to nothing."""
+        return self._of_row(field, number, self.places[field.name].pointer, POINTER)
+
+    def length(self, field: FieldDef, row: Value | None) -> Value:
+        """Number of elements or rows; 0 for a row that is not there."""
+        place = self.places[field.name]
+        return place.length if row is None else self._of_row(field, row, place.row_lengths, I64)
+
+    def element(self, field: FieldDef, index: list[Value], row: Value | None = None) -> Value:
+        """Pointer to an element of a field; of one that is not there, to nothing."""
+        b, pointer = self.builder, self.places[field.name].pointer
+        if not index:
+            return pointer
+        size = self.length(field, index[0] if field.rank == 2 else None)
+        if field.rank == 2:
+            pointer = self.row(field, index[0]) if row is None else row
+        inside = self._inside(field, index[-1], size)
+        place = b.gep(pointer, [index[-1]], source_etype=stored_type(field.type))
+        return b.select(inside, place, self._nowhere)
+
+    def _of_row(self, field: FieldDef, row: Value, column: Value, type_: Any) -> Value:
+        b = self.builder
+        inside = self._inside(field, row, self.places[field.name].length)
+        place = b.gep(column, [row], source_etype=type_)
+        return b.load(b.select(inside, place, self._nowhere), align=8, typ=type_)
+
+    def _inside(self, field: FieldDef, index: Value, size: Value) -> Value:
+        """True if an index is inside; reported if not, unless something was reported before."""
+        b = self.builder
+        inside = b.icmp_unsigned("<", index, size)
+        first = b.icmp_unsigned("==", b.load(self._report, typ=I64), constant(I64, 0))
+        report, after = b.append_basic_block("outside"), b.append_basic_block("known")
+        b.cbranch(b.and_(b.not_(inside), first), report, after)
+        b.position_at_end(report)
+        words = (b.add(self._vertex, constant(I64, 1)), constant(I64, self._numbers[field.name]), index, size)
+        for word, value in reversed(list(enumerate(words))):
+            b.store(value, b.gep(self._report, [constant(I64, word)], source_etype=I64))
+        b.branch(after)
+        b.position_at_end(after)
+        return inside
+
+
+# Prefetches of the next vertex' rows, while the vertex at hand runs.
+#
+# A block of a grid is many short rows that lie far apart. Processors prefetch streams within a page: they find every
+# such row anew, and a row of two or three lines ends before they have. But the driver knows where the next vertex'
+# rows are, and asks for them in shares, one before each worker, so that memory is busy all the time. A prefetch
+# changes no value.
+#
+# It is for short rows only. Measured in ``benchmarks/codelets.py``: a 5-point stencil on blocks of 46 x 32 cells takes
+# half the time; lattice-Boltzmann blocks with rows of twelve lines, which the processor streams, take a fifth longer.
+
+LINE_BYTES = 64
+"""Bytes of a cache line on x86-64 and most AArch64 hosts; on others a few prefetches more or less are made."""
+MAX_ROW_LINES = 4
+"""Longer rows are streams, which the processor follows by itself."""
+MAX_LINES = 4096
+"""Lines of a vertex: with more the first would leave a second-level cache of 256 KiB before they are used."""
+
+
+@dataclass
+class NextRows:
+    """Rows of one field of the next vertex.
+
+    Attributes:
+        field: The field.
+        place: Place of its rows.
+        rows: Number of rows.
+        lines: Cache lines of each.
+    """
+
+    field: FieldDef
+    place: FieldPlace
+    rows: int
+    lines: int
+
+    @staticmethod
+    def lines_of(field: FieldDef, row_length: int) -> int:
+        """Lines that a row may touch, wherever in a line it begins."""
+        return (row_length * field.type.bytes + LINE_BYTES - 2) // LINE_BYTES + 1
+
+
+def emit_prefetch(memory: VertexMemory, found: tuple[NextRows, ...], worker: Value | None) -> None:
+    """Ask for the share of ``worker`` of the next vertex' rows; without workers for all of them."""
+    b = memory.builder
+    for rows in found:
+        first, last = constant(I64, 0), constant(I64, rows.rows)
+        if worker is not None:
+            each = constant(I64, -(-rows.rows // NUM_WORKERS))
+            first = b.mul(worker, each)
+            last = intrinsic(b, "llvm.smin", b.add(first, each), last)
+        _rows(memory, rows, first, last)
+
+
+def _rows(memory: VertexMemory, found: NextRows, first: Value, last: Value) -> None:
+    b = memory.builder
+    element, size = stored_type(found.field.type), found.field.type.bytes
+    with counted_loop(b, first, last) as row:
+        pointer = memory.table(found.place.pointer, row, POINTER)
+        for line in range(found.lines):
+            prefetch(b, b.gep(pointer, [constant(I64, line * LINE_BYTES // size)], source_etype=element))
+
 
 VIOLATION = "violation"
 OVERHEAD: dict[str, Overhead] = {"vertex": VERTEX, "multi": MULTI_VERTEX, "supervisor": SUPERVISOR}

@@ -12,7 +12,6 @@ from typing import Any
 from abele.codelet import construct
 from abele.codelet.construct import RuleError
 from abele.codelet.functions import VertexFunction
-from abele.codelet.problem import Origin
 from abele.codelet.rules import cast, computed, converts
 from abele.codelet.scope import (
     MISSING,
@@ -30,6 +29,39 @@ from abele.codelet.vertex import CodeletDef
 from abele.errors import CodeletError, VectorSizeError, nearest
 from abele.expr import FUNCTIONS
 from abele.numerics import ElementType, bool_, i64
+
+# Errors about a line of a codelet.
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The function that is being read, for messages.
+
+    Attributes:
+        codelet: Name of the vertex class.
+        file: Source file of the function.
+        function: Name of the function.
+    """
+
+    codelet: str
+    file: str
+    function: str
+
+    def problem(
+        self, node: ast.AST, message: str, remedy: str | None = None, kind: type[CodeletError] = CodeletError
+    ) -> CodeletError:
+        """The error that says ``message`` about ``node``."""
+        line = getattr(node, "lineno", 0)
+        text = ast.unparse(node).splitlines()[0] if isinstance(node, ast.AST) else ""
+        return kind(
+            f"{self.codelet}.{self.function}: {message}"
+            if self.function == "compute"
+            else f"{self.codelet}, in {self.function}(): {message}",
+            at=f"{self.file}:{line}",
+            because=f"in {text[:100]}" if text else None,
+            remedy=remedy,
+        )
+
 
 _BINARY: dict[type, str] = {
     ast.Add: "add",

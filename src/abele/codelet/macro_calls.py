@@ -3,21 +3,266 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, TypeVar
 
-from abele.codelet.macros import is_macro
-from abele.codelet.print_calls import Prints
-from abele.codelet.problem import Origin
+from abele.codelet import construct
+from abele.codelet.expressions import Expressions, Origin
+from abele.codelet.functions import VertexFunction
+from abele.codelet.printing import check_format
+from abele.codelet.rules import cast, is_weak
 from abele.codelet.scope import NameScope, Self, VertexMethod, WholeField, Written
 from abele.codelet.source import function_tree
-from abele.codelet.tree import ConstExpr, Stmt, VertexExpr, own_expressions, walk
+from abele.codelet.tree import ConstExpr, Helper, HelperCall, Print, Stmt, VertexExpr, own_expressions, walk
+from abele.numerics import ElementType, bool_, f32, i64
+
+# Macros: functions whose code is put in place of the call.
+#
+# A plain function that a codelet calls is code of its own, which is called when the vertex runs. A macro is not: its
+# statements come before the one that calls it, and what it returns stands where it is called. Code that several
+# codelets share then costs, and is vectorised, as if each had written it out. Arguments are put where the parameters
+# stand, as often as they stand there; variables of a macro are its own.
+
+F = TypeVar("F", bound=Callable[..., Any])
+_MARK = "__abele_macro__"
+
+
+def macro(function: F) -> F:
+    """Make a macro of a function: its code takes the place of each call in a ``compute``.
+
+    Its parameters may be values, fields, ``self``, element types and settings. A ``return`` comes last, or last of what
+    is left where conditions are known when the code is made.
+    """
+    setattr(function, _MARK, True)
+    return function
+
+
+def is_macro(function: FunctionType) -> bool:
+    """True if :func:`macro` made it one."""
+    return hasattr(function, _MARK)
+
+
+# Reading ``print``: text and numbers, as Python would write them.
+
+# Reading calls: casts, functions of the language, and plain Python helpers.
+
+ReadHelper = Callable[[FunctionType, list[Any], ast.Call], Helper]
+
+
+class Calls(Expressions):
+    """Reads the expressions of one function, calls included.
+
+    Attributes:
+        read_helper: Reads a helper function for given arguments: values, fields or ``self``.
+    """
+
+    read_helper: ReadHelper
+
+    def call(self, node: ast.Call) -> Any:
+        """Value or object that a call denotes."""
+        called = self.resolve(node.func)
+        if node.keywords and not isinstance(called, VertexMethod | FunctionType):
+            raise self.origin.problem(node, "keyword arguments", "give all arguments by position")
+        if any(isinstance(a, ast.Starred) for a in node.args):
+            raise self.origin.problem(node, "starred arguments", "give each argument by itself")
+        if isinstance(called, ElementType):
+            return self._cast(node, called)
+        if isinstance(called, VertexFunction):
+            return self._function(node, called)
+        if isinstance(called, VertexMethod | FunctionType):
+            function, first = (called, []) if isinstance(called, FunctionType) else (called.function, [Self()])
+            return self.expanded(node, function, first) if is_macro(function) else self._helper(node, function, first)
+        raise self.origin.problem(
+            node, "this cannot be called", "call types, functions of the language or plain functions"
+        )
+
+    def positional(self, node: ast.Call, function: FunctionType, given: int) -> ast.Call:
+        """The call with all arguments by position; ``given`` parameters of the function come before those written."""
+        if not node.keywords:
+            return node
+        code = function.__code__
+        names = code.co_varnames[given + len(node.args) : code.co_argcount]
+        written = {k.arg: k.value for k in node.keywords}
+        if set(written) != set(names):
+            wants, got = ", ".join(names), ", ".join(k or "**" for k in written)
+            problem = f"{function.__name__} takes ({wants}) beside what is given by position, got ({got})"
+            raise self.origin.problem(node, problem, "name each parameter that is left")
+        call = ast.Call(node.func, [*node.args, *(written[n] for n in names)], [])
+        return ast.copy_location(call, node)
+
+    def expanded(self, node: ast.Call, function: FunctionType, first: list[Any]) -> Any:
+        """Value or object that a call of a macro denotes."""
+        raise NotImplementedError
+
+    def _cast(self, node: ast.Call, wanted: ElementType) -> VertexExpr:
+        (arg,) = self._values(node, 1, str(wanted))
+        return construct.converted(arg, wanted, node.lineno)
+
+    def _values(self, node: ast.Call, count: int, name: str) -> list[VertexExpr]:
+        if len(node.args) != count:
+            raise self.origin.problem(node, f"{name} takes {count} arguments, got {len(node.args)}")
+        return [self.value(a) for a in node.args]
+
+    def _function(self, node: ast.Call, function: VertexFunction) -> VertexExpr:
+        match function.name:
+            case "len":
+                return self._len(node)
+            case "min" | "max" as name:
+                return self._extreme(node, name)
+            case "abs":
+                return self._abs(node)
+            case "float" | "int" | "bool" as name:
+                return self._cast(node, {"float": f32, "int": i64, "bool": bool_}[name])
+            case "random_u32":
+                return self._random(node)
+            case "range":
+                raise self.origin.problem(node, "range outside a for loop", "for i in range(…):")
+        return self._math(node, function)
+
+    def _math(self, node: ast.Call, function: VertexFunction) -> VertexExpr:
+        return construct.call(function, self._values(node, function.arity, function.name), node.lineno)
+
+    def _len(self, node: ast.Call) -> VertexExpr:
+        owner = self.resolve(node.args[0]) if len(node.args) == 1 else None
+        if not isinstance(owner, WholeField):
+            raise self.origin.problem(
+                node, "len of something that is no vector field", "len(self.x), len(self.rows[i])"
+            )
+        return self.length(owner, node)
+
+    def _extreme(self, node: ast.Call, name: str) -> VertexExpr:
+        if len(node.args) < 2:
+            raise self.origin.problem(node, f"{name} of fewer than two values", f"{name}(a, b)")
+        return construct.extreme(name, [self.value(a) for a in node.args], node.lineno)
+
+    def _abs(self, node: ast.Call) -> VertexExpr:
+        (arg,) = self._values(node, 1, "abs")
+        return construct.absolute(arg, node.lineno)
+
+    def _random(self, node: ast.Call) -> VertexExpr:
+        args = self._values(node, 4, "random_u32")
+        for arg, source in zip(args, node.args, strict=True):
+            if arg.type.is_float:
+                raise self.origin.problem(source, f"random_u32 of a {arg.type}", "it takes integers")
+        return construct.random_word(args, node.lineno)
+
+    def _helper(self, node: ast.Call, function: FunctionType, first: list[Any]) -> VertexExpr:
+        node = self.positional(node, function, len(first))
+        arguments = first + [self._argument(a) for a in node.args]
+        count = function.__code__.co_argcount
+        if len(arguments) != count:
+            wants = ", ".join(function.__code__.co_varnames[:count])
+            raise self.origin.problem(node, f"{function.__name__} takes ({wants}), got {len(node.args)} arguments")
+        helper = self.read_helper(function, arguments, node)
+        values = tuple(_strong(a) for a in arguments if isinstance(a, VertexExpr))
+        rows = tuple(a.row for a in arguments if isinstance(a, WholeField) and a.row is not None)
+        if rows:
+            raise self.origin.problem(
+                node,
+                "a row is passed to a function",
+                f"pass the vector of rows and the row number, {function.__name__}(rows, i)",
+            )
+        return HelperCall(type=helper.result or i64, helper=helper, args=values, line=node.lineno)
+
+    def _argument(self, node: ast.expr) -> Any:
+        found = self.resolve(node)
+        return found if isinstance(found, WholeField | Self) else self.value(node)
+
+
+def _strong(value: VertexExpr) -> VertexExpr:
+    """A number without a type of its own gets the default one."""
+    return cast(value, value.type) if is_weak(value) else value
+
+
+_KEYWORDS = {"sep": " ", "end": "\n"}
+
+
+@dataclass
+class _Message:
+    """Content of a print so far: texts with values between them."""
+
+    text: list[str] = field(default_factory=lambda: [""])
+    specs: list[str] = field(default_factory=list)
+    values: list[VertexExpr] = field(default_factory=list)
+
+    def say(self, text: str) -> None:
+        self.text[-1] += text
+
+    def show(self, value: VertexExpr, spec: str) -> None:
+        if isinstance(value, ConstExpr) and (is_weak(value) or isinstance(value.value, bool)):
+            self.say(format(value.value, spec))
+            return
+        self.values.append(value)
+        self.specs.append(spec)
+        self.text.append("")
+
+
+class Prints(Calls):
+    """Reads the expressions of one function, and its prints."""
+
+    def print(self, node: ast.Call) -> Print:
+        """The statement that a call of ``print`` means."""
+        options = dict(_KEYWORDS)
+        for keyword in node.keywords:
+            if keyword.arg == "flush":
+                continue
+            if keyword.arg not in options or not isinstance(keyword.value, ast.Constant):
+                raise self.origin.problem(node, f"print with {keyword.arg}", "sep and end may be given, as text")
+            known = keyword.value.value
+            options[keyword.arg] = _KEYWORDS[keyword.arg] if known is None else str(known)
+        message = _Message()
+        for number, argument in enumerate(node.args):
+            message.say(options["sep"] if number else "")
+            self._argument_of_print(message, argument)
+        message.say(options["end"])
+        return Print(
+            text=tuple(message.text), specs=tuple(message.specs), values=tuple(message.values), line=node.lineno
+        )
+
+    def _argument_of_print(self, message: _Message, node: ast.expr) -> None:
+        match node:
+            case ast.Constant(value=str() as text):
+                message.say(text)
+            case ast.JoinedStr():
+                for part in node.values:
+                    self._part(message, part)
+            case ast.Starred():
+                raise self.origin.problem(node, "starred arguments of print", "name them one by one")
+            case _:
+                message.show(self._printable(node), "")
+
+    def _part(self, message: _Message, part: ast.expr) -> None:
+        if isinstance(part, ast.Constant):
+            message.say(str(part.value))
+            return
+        assert isinstance(part, ast.FormattedValue)
+        value, spec = self._printable(part.value), self._spec(part.format_spec)
+        try:
+            check_format(spec, value.type)
+        except ValueError as error:
+            raise self.origin.problem(part, f"a {value.type} written by format {spec!r}: {error}") from error
+        message.show(value, spec)
+
+    def _spec(self, spec: ast.expr | None) -> str:
+        if spec is None:
+            return ""
+        parts = spec.values if isinstance(spec, ast.JoinedStr) else [spec]
+        if not all(isinstance(p, ast.Constant) for p in parts):
+            raise self.origin.problem(spec, "a format that is computed", "write it out, as in {x:.3f}")
+        return "".join(str(p.value) for p in parts if isinstance(p, ast.Constant))
+
+    def _printable(self, node: ast.expr) -> VertexExpr:
+        found = self.resolve(node)
+        if isinstance(found, WholeField):
+            name = found.field.name
+            raise self.origin.problem(node, f"{name} is printed as a whole", f"print its elements: {name}[i]")
+        return self.value(node)
 
 
 @dataclass

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
+from abele.codelet.expressions import Origin
 from abele.codelet.macro_calls import MacroExpansion, Macros
-from abele.codelet.problem import Origin
 from abele.codelet.reductions import accumulators
 from abele.codelet.rules import cast, is_weak
 from abele.codelet.scope import NameScope, Self, WholeField

@@ -10,14 +10,13 @@ import numpy.typing as npt
 
 from abele.arrays import Int64
 from abele.compiler.lower import Lowered, Step, StepBlock
-from abele.compiler.schedule import MAX_TRACED, ProgramSchedule, schedule
+from abele.compiler.schedule import MAX_TRACED, ProgramSchedule, schedule, unroll
 from abele.compiler.superstep import Superstep
 from abele.compiler.sync_groups import SyncGroups
 from abele.compiler.tile_vector import TileTotal, TileVector
 from abele.compiler.timeline import Part
-from abele.compiler.unroll import unroll
 from abele.report import GROUPS, SPANS, STEP_GROUPS, Table
-from abele.report.tile_runs import runs_of
+from abele.report.tiles import runs_of
 
 _PARTS = ("compute", "exchange", "sync", "host")
 _LEAST_TRACED = 16

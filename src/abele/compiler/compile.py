@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,25 +10,171 @@ from typing import Any
 
 import numpy as np
 
+from abele.arrays import Bool
 from abele.compiler.access import Access
 from abele.compiler.analyse import Analysis
-from abele.compiler.collector import collector_paused
-from abele.compiler.countable import check_countable
-from abele.compiler.divergence import check_divergence
-from abele.compiler.executable import Executable
-from abele.compiler.fingerprint import Fingerprint
+from abele.compiler.executable import Executable, Fingerprint
 from abele.compiler.fit import check_fit
 from abele.compiler.liveness import liveness
-from abele.compiler.lower import Lowered, lower
+from abele.compiler.lower import Lowered, Step, lower
 from abele.compiler.memory import MemoryPlan, plan_memory
+from abele.compiler.nodes.lookup import meaning_of
 from abele.compiler.remote import check_remote_memory
 from abele.compiler.superstep import Superstep
+from abele.compiler.timeline import parts_of
 from abele.compiler.validate import check_programs
 from abele.errors import ControlProgramError, OutOfMemoryError
+from abele.graph.control import AssumeEqualAcrossReplicas
 from abele.graph.graph import Graph
 from abele.graph.program import Program
+from abele.graph.tensor import Tensor
+from abele.machine import System
 from abele.trace.channel import Channel
 from abele.trace.environment import begin_from_environment
+from abele.words import counted
+
+# Python's cyclic collector while something large is made.
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Nothing that compiling makes is garbage before it ends, so looking for some again and again only takes time.
+
+    One look goes over every object of the process, those of PyTorch too, and takes a quarter of a second.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+# Divergence: all that steers the program must be provably the same in every replica.
+#
+# This is taint analysis over whole variables: what may differ spreads from a variable that is read to all that the
+# step writes, until nothing changes. It ends, since the set only grows, and it is safe because it ignores order and
+# overwriting: what it clears cannot differ, while it may refuse a program whose variable is the same again by the time
+# it steers. The user's promise is for these.
+
+
+def check_divergence(graph: Graph, steps: Sequence[Step], accesses: Mapping[int, Access], always_live: Bool) -> None:
+    """Refuse loops, branches and switches that can go different ways in different replicas.
+
+    Args:
+        graph: The graph; with one replica there is nothing to check.
+        steps: All steps.
+        accesses: Variables that each touches, by step index.
+        always_live: Variables whose value comes from the host or from the run before, bool[variables].
+
+    Raises:
+        ControlProgramError: A predicate may differ between replicas.
+
+    Model: whole variables, whatever the order of steps. A variable may differ if it is the replica's number; if it is
+    written by a stream with data for each replica, a remote buffer, the host, a cycle counter or the random seeds; if
+    its first value comes from the host; or if a step writes it that reads a variable that may differ. The user's word
+    (AssumeEqualAcrossReplicas) stands for the tensor that it names.
+    """
+    if graph.replicas == 1:
+        return
+    deciding = [s for s in steps if s.kind == "decide"]
+    if not deciding:
+        return
+    source = _varying(graph, steps, accesses, always_live)
+    promised = [s.node.tensor for s in steps if isinstance(s.node, AssumeEqualAcrossReplicas)]
+    for step in deciding:
+        number = int(accesses[step.index].reads[0])
+        if number in source and not any(_covers(p, _predicate(step.node)) for p in promised):
+            raise _error(graph, step, number, source)
+
+
+def _varying(
+    graph: Graph, steps: Sequence[Step], accesses: Mapping[int, Access], always_live: Bool
+) -> dict[int, int | str]:
+    """Variables that may differ between replicas, with why: a variable that they come from, or a text."""
+    source: dict[int, int | str] = {}
+    for number, variable in enumerate(graph.variables):
+        if variable.kind == "replica_index":
+            source[number] = "it is the number of the replica"
+        elif always_live[number] and not variable.is_constant and variable.initial is None:
+            source[number] = "its first value comes from the host, which may give each replica another"
+    for step in steps:
+        why = meaning_of(step.node).differs(step.node)
+        if why is not None:
+            for number in accesses[step.index].writes.tolist():
+                source.setdefault(number, f"{why} writes it")
+    changed = True
+    while changed:
+        changed = False
+        for step in steps:
+            access = accesses[step.index]
+            cause = next((n for n in access.reads.tolist() if n in source), None)
+            fresh = [n for n in access.writes.tolist() if n not in source] if cause is not None else []
+            for number in fresh:
+                assert cause is not None
+                source[number] = cause
+                changed = True
+    return source
+
+
+def _predicate(node: Program) -> Tensor:
+    return node.reads()[0]
+
+
+def _covers(promised: Tensor, predicate: Tensor) -> bool:
+    begin, length = promised.intervals()
+    at = int(predicate.intervals()[0][0])
+    return bool(((begin <= at) & (at < begin + length)).any())
+
+
+def _error(graph: Graph, step: Step, number: int, source: Mapping[int, int | str]) -> ControlProgramError:
+    chain, reason = [], source[number]
+    while isinstance(reason, int):
+        chain.append(f"it is computed from {graph.variables[reason].name!r}")
+        number, reason = reason, source[reason]
+    predicate = _predicate(step.node)
+    name = type(step.node).__name__
+    return ControlProgramError(
+        f"{name} on {predicate!r}: control flow could diverge between the {counted(graph.replicas, 'replica')}",
+        at=step.node.debug.location or None,
+        because=" · ".join([*chain[:3], reason]),
+        remedy=f"if it is the same in all replicas, say so before: AssumeEqualAcrossReplicas({predicate.name})",
+    )
+
+
+# Countable: the cycles of a program must fit 64 bits.
+
+_MOST = 1 << 62
+_YEAR_SECONDS = 31_557_600
+_OFTEN = 1 << 24
+"""Executions of steps below which a program is not checked: none lasts 2^38 cycles."""
+
+
+def check_countable(steps: Sequence[Step], supersteps: Sequence[Superstep], system: System) -> None:
+    """No run takes 2^62 cycles or more.
+
+    Raises:
+        ControlProgramError: One does.
+    """
+    if sum(s.executions for s in steps) < _OFTEN:
+        return
+    total = 0
+    for step in steps:
+        total += step.executions * (1 + sum(p.cycles for p in parts_of(supersteps[step.superstep], system)))
+        if total >= _MOST:
+            raise ControlProgramError(
+                f"the program runs for {_shown(total)} cycles, and 2^62 is the most"
+                f" ({system.seconds(_MOST) / _YEAR_SECONDS:,.0f} years)",
+                at=step.node.debug.location or None,
+                because=f"{step.name} is executed {_shown(step.executions)} times",
+                remedy="fewer turns of its loops",
+            )
+
+
+def _shown(count: int) -> str:
+    return f"{count:,}" if count < _MOST else f"2^{count.bit_length() - 1} or more"
+
 
 Progress = Callable[[str, float], None]
 Programs = Program | Sequence[Program] | Mapping[str, Program]

@@ -17,7 +17,7 @@ from abele.words import counted
 
 if TYPE_CHECKING:
     from abele.codelet import CodeletDef, FieldDef
-    from abele.graph.perf_estimators import PerfEstimator
+    from abele.graph.vertices import PerfEstimator
 
 
 Column = npt.NDArray[Any]

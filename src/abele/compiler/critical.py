@@ -24,9 +24,8 @@ from typing import NamedTuple
 import numpy as np
 
 from abele.arrays import Float64, Int64
-from abele.compiler.schedule import NEVER, RowNeeds, row_needs
+from abele.compiler.schedule import NEVER, Item, RowNeeds, Rows, row_needs
 from abele.compiler.timeline import Part
-from abele.compiler.unroll import Item, Rows
 
 _WALKED = 8
 """Trips of a loop that are walked one by one; more are a power of a matrix."""

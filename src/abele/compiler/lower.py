@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 
 from abele.compiler.nodes.lookup import meaning_of
-from abele.compiler.step_kinds import NEUTRAL, STREAMS
+from abele.compiler.timeline import NEUTRAL, STREAMS
 from abele.graph.control import Block, CycleCount
 from abele.graph.debug import DebugRecord
 from abele.graph.flow import InOrder, OneOf, Rounds, While

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from abele.compiler.access import Access
 from abele.compiler.cycles import ComputeCycles
 from abele.compiler.durations import copy_cycles_by_tile, exchange_cycles
 from abele.compiler.exchange import ExchangePlan
 from abele.compiler.moves import Moves
-from abele.compiler.read_only import make_read_only
 from abele.compiler.sync_groups import Link, Meets, SyncGroups
 from abele.compiler.tile_vector import TileVector, added
 from abele.compiler.traffic import ExchangePhase, LinkBytes
@@ -20,6 +22,30 @@ from abele.machine import System
 if TYPE_CHECKING:
     from abele.codelet import CodeletDef
     from abele.compiler.lower import Step
+
+
+# Read-only records: parts of an executable cannot be written, not even into their arrays.
+
+
+def make_read_only(record: Any) -> None:
+    """Make the arrays of a record, and of records in its fields, read-only.
+
+    Args:
+        record: A dataclass or a named tuple.
+    """
+    for value in _values(record):
+        if isinstance(value, np.ndarray):
+            value.setflags(write=False)
+        else:
+            make_read_only(value)
+
+
+def _values(record: Any) -> Iterator[Any]:
+    """Values of a record's fields; none of other objects."""
+    if isinstance(record, tuple) and hasattr(record, "_fields"):
+        yield from record
+    elif is_dataclass(record) and not isinstance(record, type):
+        yield from (getattr(record, each.name) for each in fields(record))
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -22,9 +22,8 @@ from typing import NamedTuple
 import numpy as np
 
 from abele.arrays import Int64
-from abele.compiler.schedule import WHOLE, Run, State, advance, needs_of, power, times
+from abele.compiler.schedule import WHOLE, Item, RepeatedItems, Rows, Run, State, advance, needs_of, power, times
 from abele.compiler.timeline import Part
-from abele.compiler.unroll import Item, RepeatedItems, Rows
 
 MOST_SPANS = 1 << 18
 """Most spans of a program: BERT-Large on a Pod16 has 172,844."""

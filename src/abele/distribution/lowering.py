@@ -15,8 +15,7 @@ from abele.distribution.shared_functions import SharedFunctions
 from abele.distribution.update import GroupUpdate
 from abele.graph import Copy, DebugRecord, Graph, Steps, Tensor
 from abele.network.ir import Dense, NetworkOp, OpBlock, Place, Value
-from abele.network.ir.network import contents_of
-from abele.network.ir.structure import attributes_key
+from abele.network.ir.network import attributes_key, contents_of
 from abele.network.registry import OpRule, rule_of
 from abele.network.replicated_sharding import ShardedGradient
 from abele.numerics import ElementType, f16

@@ -12,11 +12,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
-from abele.distribution.gradient_sums import GradientSums
 from abele.distribution.lowering import Lowering
-from abele.distribution.serial import SerialBody
-from abele.distribution.stash_rows import WaitingValue, held, rows_of, stored_as
-from abele.distribution.stashes import RemoteRing, StageRing, TableRing
+from abele.distribution.stashes import RemoteRing, StageRing, TableRing, WaitingValue, held, rows_of, stored_as
+from abele.distribution.strategy import GradientSums, SerialBody
 from abele.graph import Block, Graph, Steps, Tensor
 from abele.network.ir import Network, NetworkOp, Stage, Value
 from abele.network.locations import TensorLocation

@@ -11,13 +11,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from abele.distribution.gradient_sums import GradientSums
 from abele.distribution.lowering import Lowering
-from abele.distribution.pipeline_ticks import Ticks
-from abele.distribution.stash_rows import WaitingValue, held, rows_of, stored_as
-from abele.distribution.stashes import RemoteRing, RingPlaces, StageRing, TableRing
-from abele.distribution.strategy import Body, StageSteps, around_traffic, beside_traffic, repeat
+from abele.distribution.stashes import (
+    RemoteRing,
+    RingPlaces,
+    StageRing,
+    TableRing,
+    WaitingValue,
+    held,
+    rows_of,
+    stored_as,
+)
+from abele.distribution.strategy import Body, GradientSums, StageSteps, around_traffic, beside_traffic, repeat
 from abele.errors import NetworkError
 from abele.graph import Block, Call, Copy, Function, Graph, Program, Steps, Tensor
 from abele.network.invariant_values import fixed_values
@@ -27,6 +34,61 @@ from abele.network.locations import ON_CHIP, TensorLocation
 from abele.numerics import ElementType
 from abele.poplibs import popops
 from abele.poplibs.popops.expr import _1
+
+# Ticks of a pipeline: the stages that are busy at each time.
+#
+# Stage ``s`` runs micro-batch ``m`` in tick ``s + stride · m``. So the first ticks fill the pipeline and the last ones
+# empty it; in between all stages are busy, each with another micro-batch and every ``stride`` ticks. With stride 1 all
+# stages run in every tick; with 2 those of even numbers take turns with those of odd numbers, which nearly halves the
+# micro-batches that are on their way; with as many as there are stages one runs after the other.
+
+Busy = tuple[int, ...]
+"""Stages that run in a tick, in ascending order."""
+
+
+@dataclass(frozen=True)
+class Ticks:
+    """The schedule of a pipeline from empty to empty.
+
+    Attributes:
+        stages: Of both passes.
+        micro_batches: Number of micro-batches.
+        stride: Ticks from one micro-batch to the next.
+    """
+
+    stages: int
+    micro_batches: int
+    stride: int = 1
+
+    @property
+    def count(self) -> int:
+        """Ticks until the last micro-batch has left."""
+        return self.stages + self.stride * (self.micro_batches - 1)
+
+    def busy(self, tick: int) -> Busy:
+        """The stages that run in a tick."""
+        first = max(tick - self.stride * (self.micro_batches - 1), tick % self.stride)
+        return tuple(range(first, min(self.stages, tick + 1), self.stride))
+
+    def runs(self, *, apart: bool = False) -> list[tuple[range, int]]:
+        """All ticks as loops: the ticks of a loop's body, and how often it runs.
+
+        From when the first micro-batch reaches the last stage until the last one enters, ticks repeat every ``stride``
+        of them: that is one entry, whatever their number.
+
+        Args:
+            apart: True if no loop has the first or the last micro-batch of a stage in it.
+        """
+        full = max(0, self.count - 2 * (self.stages - 1)) // self.stride
+        before, full = self.stages - 1 + apart * self.stride, full - 2 * apart
+        if full < 1:
+            return self._single(range(self.count))
+        end = before + full * self.stride
+        steady = range(before, before + self.stride)
+        return [*self._single(range(before)), (steady, full), *self._single(range(end, self.count))]
+
+    def _single(self, ticks: range) -> list[tuple[range, int]]:
+        return [(range(tick, tick + 1), 1) for tick in ticks if self.busy(tick)]
 
 
 class _PipelineStage(StageSteps):
@@ -61,7 +123,7 @@ class PipelinedBody(Body):
         net: The network, with the stage of each op.
         graph: Graph of the program.
         count: Micro-batches.
-        stride: Ticks from one micro-batch to the next; see :mod:`~abele.distribution.pipeline_ticks`.
+        stride: Ticks from one micro-batch to the next; see :mod:`~abele.distribution.pipelined`.
         location: Place of tensors that wait for later stages.
         stash: The 8-bit float as which activations wait for backward stages; None for what they are.
 

@@ -6,10 +6,82 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from abele.distribution.gradient_sums import GradientSums
 from abele.distribution.lowering import Lowering
-from abele.graph import Program, Repeat, Steps, Tensor
-from abele.network.ir import NetworkOp, Value
+from abele.graph import Call, Graph, Program, Repeat, Steps, Tensor
+from abele.network.ir import Network, NetworkOp, Value
+from abele.network.locations import TensorLocation
+from abele.numerics import f32
+from abele.poplibs import popops
+from abele.poplibs.popops.expr import _1
+from abele.poplibs.poputil.layout import clone
+
+# Sums of gradients over micro-batches: where they lie, and when gradients are added to them.
+#
+# A gradient is added as soon as it is there, so that it dies before the backward pass goes on: to add all of them
+# behind it would keep as much as the weights besides. What cannot be added at once is left for the end of the
+# micro-batch: to sums in streaming memory, which come part by part, and to those of parameters of which nothing has
+# decided yet how they lie.
+
+_AT_ONCE = ("accumulate", "add_to_momentum")
+"""Kinds of op that add a gradient as soon as it is there."""
+
+
+class GradientSums:
+    """Sums to which the micro-batches of an update add.
+
+    Args:
+        net: The network.
+        graph: Graph of the sums' variables.
+        ops: The ops that add to sums, in order.
+        location: Place of the sums.
+
+    Attributes:
+        ops: All of them.
+        left: Those that are still to be lowered.
+    """
+
+    def __init__(self, net: Network, graph: Graph, ops: Sequence[NetworkOp], location: TensorLocation) -> None:
+        self.ops = tuple(ops)
+        self.left = list(ops)
+        self._graph = graph
+        self._entering = {*net.accumulators}
+        self._parameters = {gradient: parameter for parameter, gradient in net.gradients.items()}
+        for op in reversed(ops):
+            # Several stages may add to one sum, each to what the one before it has left.
+            if op.inputs[0] not in self._entering:
+                self._parameters[op.inputs[0]] = self._parameters[op.output]
+        self._waiting: dict[Value, list[NetworkOp]] = {}
+        for op in ops:
+            if op.kind in _AT_ONCE and not location.is_off_chip(op.inputs[0].size):
+                self._waiting.setdefault(op.inputs[1], []).append(op)
+
+    def add(self, to: Lowering, made: NetworkOp) -> None:
+        """Add what an op has made to its sums, here and now, where that can be done."""
+        for op in [op for value in made.outputs for op in self._waiting.pop(value, ())]:
+            total = op.inputs[0]
+            known = self._parameters[op.output] in to if total in self._entering else total in to
+            if known and op.place == made.place:
+                self._bind(to, op)
+                to.lower([op], settle=False)
+                self.left.remove(op)
+
+    def bind(self, to: Lowering) -> None:
+        """Make the variables that are not there yet, each laid out like its parameter."""
+        for op in self.ops:
+            self._bind(to, op)
+
+    def _bind(self, to: Lowering, op: NetworkOp) -> None:
+        total = op.inputs[0]
+        if total not in self._entering or total in to:
+            return
+        if op.kind == "add_counts":
+            graph = to.graph_of(total.place)
+            to.bind(total, graph.map(graph.variable(f32, total.shape, name=total.name), 0))
+        else:
+            made = clone(self._graph, to[self._parameters[op.output]], total.name, total.dtype)
+            if op.kind == "add_to_momentum":
+                self._graph.initialise(made, 0.0)  # A momentum, which lasts.
+            to.bind(total, made)
 
 
 class Exits(NamedTuple):
@@ -144,3 +216,62 @@ def around_traffic(program: Program, stages: Sequence[StageSteps]) -> Program:
 def repeat(count: int, body: Program) -> Program:
     """``body`` so many times."""
     return body if count == 1 else Repeat(count, body)
+
+
+# Micro-batches one after the other: each goes through the whole network.
+
+
+class SerialBody(Body):
+    """One micro-batch after the other.
+
+    Args:
+        graph: Graph of the program.
+        count: Number of micro-batches per update.
+    """
+
+    def __init__(self, graph: Graph, count: int) -> None:
+        super().__init__()
+        self._graph = graph
+        self._count = count
+        self._stage = StageSteps("micro_batch")
+
+    def stage_of(self, value: Value | None) -> StageSteps:
+        """The one there is."""
+        return self._stage
+
+    def lower(self, to: Lowering, ops: Sequence[NetworkOp], sums: GradientSums) -> None:
+        """All ops in order."""
+        to.announce([*ops, *sums.ops])
+        with to.into(self._stage.compute):
+            for op in ops:
+                to.lower([op], settle=False)
+                sums.add(to, op)
+            to.settle()
+
+    def lower_sums(self, to: Lowering, sums: Sequence[NetworkOp]) -> None:
+        """All in order."""
+        to.shares = self.shares.get(self._stage)
+        assert to.sums is not None
+        with to.into(self._stage.leaving):
+            to.sums.lower(to, sums)
+
+    def advance_random_state(self, seed: Value, to: Lowering) -> None:
+        """Advance the random state by one micro-batch."""
+        popops.map_in_place(
+            to.graph.top_level, _1 + 1, [to[seed][1:2]], self._stage.leaving, name="advance_random_state"
+        )
+
+    def program(self) -> Program:
+        """A loop; beside IO tiles, one of all micro-batches but the first and the last."""
+        stage = self._stage
+        if not stage.has_traffic:
+            return repeat(self._count, stage.steps)
+        function = self._graph.function(stage.steps, stage.name)
+
+        def run(*, first: bool = False, last: bool = False) -> Program:
+            return beside_traffic([Call(function)], [stage], first={0} if first else set(), last={0} if last else set())
+
+        if self._count == 1:
+            return around_traffic(run(first=True, last=True), [stage])
+        between = [repeat(self._count - 2, run())] if self._count > 2 else []
+        return around_traffic(Steps(run(first=True), *between, run(last=True)), [stage])

@@ -17,7 +17,7 @@ from abele.network.gradient_scale import GradientScale
 from abele.network.joined_copies import joined, joined_copies
 from abele.network.locations import ON_CHIP, TensorLocation
 from abele.network.optimisers import GRADIENT, PARAMETER, Lamb, Lars, Optimiser, Sgd, StateSlot, Terms
-from abele.network.optimisers.terms import SCALE
+from abele.network.optimisers.base import SCALE
 from abele.network.replicated_sharding import FlatState, ShardedGradient, Shards
 from abele.numerics import ElementType, f32
 from abele.poplibs import gcl, popnn, popops

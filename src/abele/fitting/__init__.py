@@ -1,8 +1,7 @@
 """Fitting: how to spread a model over a machine, found from what its parts cost when they are compiled."""
 
 from abele.fitting.chain import ChainSegment, SegmentChain, chain_of
-from abele.fitting.compiled import compiled_plan, placed
-from abele.fitting.fit import Fitted, fit_network
+from abele.fitting.fit import Fitted, compiled_plan, fit_network, placed
 from abele.fitting.plan import Compilation, Estimate, Miss, Ranked, Recomputation, Spreading, StatePlace
 from abele.fitting.space import FitSpace, Model
 from abele.fitting.text import fitted_card, fitted_dict, fitted_text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abele.distribution.pipeline_ticks import Ticks
+from abele.distribution.pipelined import Ticks
 from abele.fitting.plan import Estimate, Spreading
 from abele.fitting.stages import StageCosts, Stages
 from abele.fitting.traffic import (

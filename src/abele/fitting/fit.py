@@ -2,16 +2,305 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from abele.compiler import Executable, compile_program
+from abele.distribution import inference_program, training_program
+from abele.errors import AbeleError, FittingError
 from abele.fitting.chain import SegmentChain
-from abele.fitting.compiled import compiled_plan
-from abele.fitting.misses import nearest_of_each, nothing_fits
-from abele.fitting.plan import Estimate, Miss, Ranked, Spreading
-from abele.fitting.reasons import reason
+from abele.fitting.plan import Compilation, Estimate, Miss, Ranked, Recomputation, Spreading
 from abele.fitting.search import FitSearch, Progress
 from abele.fitting.space import FitSpace, Model
+from abele.graph import Graph
+from abele.network import (
+    Locations,
+    Network,
+    NetworkOp,
+    OutputMode,
+    Place,
+    Schedule,
+    TensorLocation,
+    Value,
+    training_pipeline,
+)
+from abele.network.ir import FrozenDict, PlanHint
+from abele.network.passes.place import substituted
+from abele.network.registry import RULES
+from abele.numerics import f32
+from abele.words import counted
+
+# Whole plans compiled for real: the network with a place for every op, through the ordinary path.
+
+
+def compiled_plan(plan: Spreading, model: Model, chain: SegmentChain, space: FitSpace) -> Compilation:
+    """Compile a plan as a whole; nothing runs.
+
+    Args:
+        plan: The plan.
+        model: The model with its micro-batch.
+        chain: The model as a chain.
+        space: The machine, and how networks are compiled.
+    """
+    start = time.perf_counter()
+    try:
+        run = _compile(plan, model, chain, space)
+    except AbeleError as error:
+        told = f"{type(error).__name__}: {error.message}"
+        return Compilation(cycles=None, problem=told, seconds=time.perf_counter() - start)
+    report = run.report
+    tiles = space.system.ipu.num_tiles
+    by_tile = report.memory.by_tile
+    by_ipu = tuple(int(by_tile[i * tiles : (i + 1) * tiles].max()) for i in range(plan.ipus))
+    return Compilation(
+        cycles=report.total_cycles,
+        ipu_bytes=by_ipu,
+        fits=max(by_ipu) <= report.memory.available_bytes,
+        seconds=time.perf_counter() - start,
+    )
+
+
+def _compile(plan: Spreading, model: Model, chain: SegmentChain, space: FitSpace) -> Executable:
+    net = placed(plan, model.net, chain)
+    settings = replace(
+        space.settings,
+        memory_proportion=(plan.proportion_of(0) if plan.stages == 1 else None) or space.settings.memory_proportion,
+        shared_functions=plan.shared_functions,
+    )
+    graph = Graph(space.system.with_ipus(plan.num_ipus), replicas=plan.replicas)
+    graph.sync_pattern = settings.sync_pattern
+    planning, modes = settings.planning, settings.modes
+    if model.groups is None:
+        schedule = Schedule(device_iterations=plan.accumulation, replicas=plan.replicas)
+        program = inference_program(net, graph, schedule, planning=planning, modes=modes)
+    else:
+        state = TensorLocation(on_chip=not plan.state.is_off_chip, sharded=plan.state.is_sharded)
+        schedule = Schedule(
+            accumulation=plan.accumulation,
+            replicas=plan.replicas,
+            outputs=OutputMode.FINAL,
+            locations=Locations(optimiser=state),
+        )
+        again = plan.recompute != Recomputation.NOTHING
+        passes = training_pipeline(schedule, model.groups, recompute=settings.recompute, recompute_stages=again)
+        program = training_program(net, graph, schedule, model.groups, planning=planning, modes=modes, pipeline=passes)
+    return compile_program(graph, program.program, allow_out_of_memory=True)
+
+
+def placed(plan: Spreading, net: Network, chain: SegmentChain) -> Network:
+    """The network with the IPU and the stage of every op, and a checkpoint at each segment that the plan keeps."""
+    if plan.stages == 1:
+        return net
+    moved: dict[Value, Value] = {}
+    for stage, (begin, end) in enumerate(plan.bounds(len(chain.segments))):
+        place = Place(plan.ipu_of(stage), stage)
+        for op in net.ops[chain.segments[begin].begin : chain.segments[end - 1].end]:
+            moved |= {v: replace(v, place=place) for v in op.outputs}
+    there = _with_shares(plan, substituted(net, moved))
+    if plan.recompute != Recomputation.SEGMENTS:
+        return there
+    return _with_checkpoints(plan, there, chain, moved)
+
+
+def _with_shares(plan: Spreading, net: Network) -> Network:
+    """Set in ``net`` the proportion of memory that products plan with, on each IPU its own."""
+    if not plan.plans_smaller:
+        return net
+
+    def hinted(op: NetworkOp) -> NetworkOp:
+        share = plan.proportion_of(op.outputs[0].place.ipu) if op.outputs else None
+        if share is None or not RULES[op.kind].planned:
+            return op
+        hint = replace(op.hint or PlanHint(), proportion=share)
+        return replace(op, attrs=FrozenDict({**op.attrs, "hint": hint}))
+
+    return replace(net, ops=tuple(map(hinted, net.ops)))
+
+
+def _with_checkpoints(plan: Spreading, net: Network, chain: SegmentChain, moved: dict[Value, Value]) -> Network:
+    """``net`` with a ``keep`` where a segment begins inside of a stage."""
+    kept: dict[Value, Value] = {}
+    before: dict[int, list[NetworkOp]] = {}
+    count = len(chain.segments)
+    for stage, (begin, end) in enumerate(plan.bounds(count)[:-1]):
+        place = Place(plan.ipu_of(stage), stage)
+        for segment in chain.segments[begin + 1 : end]:
+            for value in segment.entering:
+                if value not in chain.flowing or value not in moved:
+                    continue
+                source = moved[value]
+                made = replace(source, place=place)
+                kept[source] = made
+                before.setdefault(segment.begin, []).append(
+                    NetworkOp("keep", (source,), (made,), FrozenDict({}), net.ops[segment.begin].debug)
+                )
+    ops: list[NetworkOp] = []
+    now: dict[Value, Value] = {}
+    for number, op in enumerate(net.ops):
+        for keep in before.get(number, ()):
+            ops.append(replace(keep, inputs=tuple(now.get(v, v) for v in keep.inputs)))
+            now[keep.inputs[0]] = keep.outputs[0]
+        ops.append(replace(op, inputs=tuple(now.get(v, v) for v in op.inputs)))
+    return replace(net, ops=tuple(ops))
+
+
+# Misses: the words about plans that do not fit, and remedies where none does.
+
+_OF_MICRO_BATCH = ("temporaries", "activations on their way")
+"""Parts of a stage that are the smaller the smaller the micro-batch is."""
+_OF_STAGE = ("weights", "sums of gradients", "optimiser state", "code")
+"""Parts that are the smaller the fewer segments a stage has."""
+
+
+def nearest_of_each(search: FitSearch) -> list[Miss]:
+    """Smallest miss for each number of IPUs and micro-batch that no plan fits."""
+    fitting = {(plan.ipus, plan.micro_batch) for plan, _ in search.found}
+    found: dict[tuple[int, int], Miss] = {}
+    for miss in search.misses:
+        key = miss.plan.ipus, miss.plan.micro_batch
+        if key not in fitting and (key not in found or miss.lacking_bytes < found[key].lacking_bytes):
+            found[key] = miss
+    return [found[key] for key in sorted(found)]
+
+
+def miss_words(miss: Miss, chain: SegmentChain) -> str:
+    """Why a plan does not fit, in one line.
+
+    Args:
+        miss: The plan.
+        chain: The model for its micro-batch.
+    """
+    plan, over = miss.plan, miss.lacking_bytes / miss.available_bytes
+    return (
+        f"{plan.ipus} x {plan.replicas}, micro-batches of {plan.micro_batch}: {_where(miss, chain)} needs "
+        f"{miss.needed_bytes:,} B on its fullest tile, {miss.lacking_bytes:,} B ({100 * over:.0f} %) too much: "
+        f"{miss.largest}"
+    )
+
+
+def _where(miss: Miss, chain: SegmentChain) -> str:
+    if miss.plan.stages == 1:
+        return "the IPU"
+    module = chain.segments[miss.plan.bounds(len(chain.segments))[miss.stage][0]].module
+    return f"stage {miss.stage}" + (f" (from {module})" if module else "")
+
+
+def nothing_fits(search: FitSearch) -> FittingError:
+    """Error of a search without a plan: the nearest ones for each number of IPUs, and remedies."""
+    space = search.space
+    if not search.misses:
+        segments = max((len(c.segments) for c in search.chains.values()), default=0)
+        if search.undivided:
+            ipus, replicas, size = search.undivided[0]
+            return FittingError(
+                f"no division of a batch of {space.batch:,} is left to try",
+                because=f"{counted(replicas, 'replica')} of {counted(ipus, 'IPU')} with micro-batches of {size} do not "
+                f"divide it, or fill a pipeline of so many stages; and so for all others",
+                remedy="a larger batch, smaller micro-batches, or no fixed batch",
+            )
+        return FittingError(
+            f"nothing fits, and the model can be cut into {counted(segments, 'part')} alone",
+            remedy="a machine with larger tiles, or submodules between which one activation goes",
+        )
+    nearest = min(search.misses, key=lambda m: m.lacking_bytes)
+    size = nearest.plan.micro_batch
+    chain = search.chains[size]
+    others = [m for m in nearest_of_each(search) if m is not nearest and m.plan.micro_batch == size]
+    because = [f"nearest: {miss_words(nearest, chain)}", *(miss_words(m, chain) for m in others)]
+    if len(chain.segments) < space.system.num_ipus:
+        because.append(f"the model can be cut into {counted(len(chain.segments), 'part')} alone")
+    return FittingError(
+        f"nothing fits on {space.system.name}", because="\n".join(because), remedy=" · ".join(_help(search, nearest))
+    )
+
+
+def _help(search: FitSearch, nearest: Miss) -> Iterator[str]:
+    """Remedies that make the nearest plan fit, or come closest to that."""
+    space, plan = search.space, nearest.plan
+    chain, model = search.chains[plan.micro_batch], search.models[plan.micro_batch]
+    begin, end = plan.bounds(len(chain.segments))[nearest.stage]
+    size = _smaller(nearest)
+    if size is not None:
+        yield f"micro-batches of {size}"
+    alone = end - begin == 1
+    if (
+        not alone
+        and len(chain.segments) > space.system.num_ipus
+        and _amount(nearest, _OF_STAGE) > nearest.lacking_bytes
+    ):
+        yield f"a machine with more IPUs than {space.system.num_ipus}"
+    if alone:
+        name = chain.segments[begin].module or "the part at the beginning"
+        yield f"{name} in submodules between which one activation goes, or spread over IPUs by tensor parallelism"
+    if any(p.dtype == f32 for p in model.net.parameters):
+        yield "half precision"
+    elif any(group.optimiser.accumulation == f32 for group in model.groups or ()):
+        yield "sums of gradients in float16"
+    if _amount(nearest, ("temporaries",)) > nearest.lacking_bytes and space.settings.partials == "f32":
+        yield "partial sums in float16"
+    if size is None:
+        yield "a machine with larger tiles"
+
+
+def _smaller(nearest: Miss) -> int | None:
+    """The largest part of the micro-batch with which the plan might fit."""
+    scaled, size = _amount(nearest, _OF_MICRO_BATCH), nearest.plan.micro_batch
+    for parts in range(2, size + 1):
+        if size % parts == 0 and scaled - scaled // parts >= nearest.lacking_bytes:
+            return size // parts
+    return None
+
+
+def _amount(miss: Miss, names: Sequence[str]) -> int:
+    return sum(miss.parts.get(name, 0) for name in names)
+
+
+# Reasons: why a plan is slower than the best, in IPU time for each sample.
+
+_WORDS = {
+    "work": "more work for each sample",
+    "imbalance": "stages of unequal length",
+    "exchange": "exchanges between stages",
+    "bubble": "the pipeline fills and empties",
+    "all_reduce": "sums of gradients over replicas",
+    "update": "updates of weights",
+    "streaming": "optimiser state from streaming memory",
+}
+
+
+def reason(plan: Spreading, estimate: Estimate, best: Spreading, best_estimate: Estimate) -> str:
+    """Largest losses of time of a plan beside the best one.
+
+    Args:
+        plan: The plan.
+        estimate: Its expected cost.
+        best: The best plan.
+        best_estimate: The expected cost of that.
+    """
+    own, other = estimate.shares(plan), best_estimate.shares(best)
+    whole = sum(other.values())
+    excess = {name: (own[name] - other[name]) / whole for name in own}
+    slower = sum(excess.values())
+    found = []
+    for name in sorted(excess, key=lambda n: -excess[n])[:2]:
+        if excess[name] >= max(0.2 * slower, 0.001):
+            found.append(f"{_said(name, plan, best)} +{100 * excess[name]:.1f} %")
+    return ", ".join(found) or "as fast"
+
+
+def _said(name: str, plan: Spreading, best: Spreading) -> str:
+    if name != "work":
+        return _WORDS[name]
+    if plan.stages > 1 and plan.recompute != Recomputation.NOTHING and best.recompute == Recomputation.NOTHING:
+        return "activations computed again"
+    if plan.stages > 1 and plan.recompute != Recomputation.NOTHING and best.stages == 1:
+        return "activations computed again"
+    if plan.micro_batch < best.micro_batch:
+        return "smaller micro-batches"
+    if plan.plans_smaller and not best.plans_smaller:
+        return "less memory for products"
+    return _WORDS[name]
 
 
 @dataclass(frozen=True, kw_only=True)

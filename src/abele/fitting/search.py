@@ -6,18 +6,329 @@ again with smaller ones as long as products with less memory might let a further
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 
-from abele.fitting.case import Case, Found
+import numpy as np
+import numpy.typing as npt
+
 from abele.fitting.chain import SegmentChain, chain_of
 from abele.fitting.costs import ChainCosts
+from abele.fitting.estimate import estimated, ipu_bytes
 from abele.fitting.measure import SegmentCosts, measured
-from abele.fitting.plan import Miss, Recomputation, Spreading
+from abele.fitting.partition import NEVER, Costs, Partition, partition
+from abele.fitting.plan import Estimate, Miss, Recomputation, Spreading, StatePlace
 from abele.fitting.segment import SegmentNetwork, segment_network
 from abele.fitting.space import FitSpace, Model
+from abele.fitting.stages import StageCosts, Stages
 from abele.words import counted
+
+# Cutting: the best cuts of a chain for a plan, and which products plan with less memory for that.
+#
+# Every IPU has the largest share of a tile's memory for its products with which its stages fit and are fastest; so the
+# early stages of a pipeline, which keep most micro-batches, may plan with less than the later ones.
+
+_Choice = npt.NDArray[np.intp]
+"""For each of several places the number of a share of a tile's memory."""
+
+
+def best_cuts(plan: Spreading, stages: Stages) -> Spreading | None:
+    """The plan with the best cuts and shares of memory; None where none fit.
+
+    Args:
+        plan: The plan, with a stage for each IPU.
+        stages: Costs of its stages.
+    """
+    if plan.ipus == 1:
+        return _undivided(plan, stages)
+    found = [_Cutter(plan, stages).best()]
+    # Stages that have weights in common are best on one IPU, where these are the ends of the model.
+    if any(stages.costs.borrowed) and plan.ipus + 1 <= stages.costs.count:
+        found.append(_Cutter(replace(plan, returns=True), stages).best())
+    fitting = [cut for cut in found if cut is not None]
+    return max(fitting, key=lambda cut: estimated(cut, stages).samples_per_second) if fitting else None
+
+
+def _undivided(plan: Spreading, stages: Stages) -> Spreading | None:
+    count = stages.costs.count
+    fitting = {
+        share: on.cycles.last_work(0, count, 0).cycles
+        for share, on in stages.by_proportion.items()
+        if on.memory.whole_needed <= stages.available_bytes
+    }
+    return _with_shares(plan, [min(fitting, key=fitting.__getitem__)]) if fitting else None
+
+
+def nearest_cuts(plan: Spreading, stages: Stages) -> Spreading:
+    """The plan with the cuts and shares of memory that come nearest to fitting."""
+    shares, on = list(stages.by_proportion), list(stages.by_proportion.values())
+    n, count = plan.ipus, stages.costs.count
+    if n == 1:
+        return _with_shares(plan, [min(shares, key=lambda share: stages.by_proportion[share].memory.whole_needed)])
+    last = np.stack([of.memory.last_needed for of in on])
+    kept = [2 * (n - 1 - stage) if stages.costs.training else 0 for stage in range(n)]
+    inner = np.stack([of.memory.inner_needed for of in on])
+    rows = np.stack([of.memory.rows_on_tile for of in on])
+
+    def needed(stage: int) -> Costs:
+        return np.asarray(np.minimum(inner + kept[stage] * rows, NEVER), np.int64)
+
+    ends = np.maximum(needed(0).min(axis=0)[0, :count, None], last.min(axis=0)[None, :])
+    found = partition(n, lambda stage: np.asarray(needed(stage).min(axis=0)), ends)
+    assert found is not None
+    cut = replace(plan, cuts=found.cuts)
+    by_stage = [
+        last[:, begin] if stage == n - 1 else needed(stage)[:, begin, end]
+        for stage, (begin, end) in enumerate(cut.bounds(count))
+    ]
+    return _with_shares(cut, [shares[int(of.argmin())] for of in by_stage])
+
+
+def _with_shares(plan: Spreading, shares: list[float | None]) -> Spreading:
+    return replace(plan, proportions=tuple(shares) if any(s is not None for s in shares) else ())
+
+
+@dataclass(frozen=True, eq=False)
+class _Cutter:
+    """A pipeline with a stage for each IPU, and one more on the first IPU where the plan ``returns``.
+
+    Attributes:
+        plan: The plan.
+        stages: Costs of its stages.
+    """
+
+    plan: Spreading
+    stages: Stages
+
+    def best(self) -> Spreading | None:
+        """The plan with the best cuts; None where none fit."""
+        found = partition(self._num_stages, lambda stage: self._middle(stage)[0], self._ends[0])
+        return None if found is None else self._finished(found)
+
+    @property
+    def _num_stages(self) -> int:
+        return self.plan.ipus + self.plan.returns
+
+    @property
+    def _on(self) -> list[StageCosts]:
+        return list(self.stages.by_proportion.values())
+
+    @property
+    def _count(self) -> int:
+        return self.stages.costs.count
+
+    def _kept(self, stage: int) -> int:
+        """Micro-batches on their way behind a stage."""
+        return 2 * (self._num_stages - 1 - stage) if self.stages.costs.training else 0
+
+    def _inner(self, stage: int, of: StageCosts) -> Costs:
+        """Cycles of every run of segments as a stage, where it fits."""
+        needed = of.memory.inner_needed + self._kept(stage) * of.memory.rows_on_tile
+        return np.asarray(np.where(needed <= self.stages.available_bytes, of.cycles.inner, NEVER), np.int64)
+
+    def _middle(self, stage: int) -> tuple[Costs, _Choice]:
+        """The fastest of each run of segments, with the share of memory that it takes."""
+        every = np.stack([self._inner(stage, of) for of in self._on])
+        choice = every.argmin(axis=0)
+        return np.take_along_axis(every, choice[None], axis=0)[0], choice
+
+    @cached_property
+    def _firsts(self) -> tuple[Costs, _Choice]:
+        """Cycles of the first stage up to each end, where it fits, with the share of memory that it takes."""
+        cycles, choice = self._middle(0)
+        return cycles[0], choice[0]
+
+    @cached_property
+    def _lasts(self) -> tuple[Costs, _Choice]:
+        """Cycles of the last stage from each begin on, where it fits, with the share of memory that it takes."""
+        limit = self.stages.available_bytes
+        every = np.stack([np.where(of.memory.last_needed <= limit, of.cycles.lasts, NEVER) for of in self._on])
+        choice = every.argmin(axis=0)
+        return np.take_along_axis(every, choice[None], axis=0)[0], choice
+
+    @cached_property
+    def _ends(self) -> tuple[Costs, _Choice]:
+        """Cycles of first and last stage, [end of the first, begin of the last], and the share of an IPU with both."""
+        every = np.stack([self._together(of) for of in self._on]) if self.plan.returns else self._apart[None]
+        # Stages between the first and the last have at least a segment each.
+        first, begin = np.ogrid[: self._count, : self._count]
+        every = np.where((first >= 1) & (begin >= first + self._num_stages - 2), every, NEVER)
+        choice = every.argmin(axis=0)
+        return np.take_along_axis(every, choice[None], axis=0)[0], choice
+
+    def _together(self, of: StageCosts) -> Costs:
+        """Cycles of both on one IPU, where they fit."""
+        count = self._count
+        fits = of.memory.together_needed(self._kept(0))[:count] <= self.stages.available_bytes
+        return np.where(fits, of.cycles.inner[0, :count, None] + of.cycles.lasts[None, :], NEVER)
+
+    @property
+    def _apart(self) -> Costs:
+        """Cycles of both on an IPU each, where they fit."""
+        return np.maximum(self._firsts[0][: self._count, None], self._lasts[0][None, :])
+
+    def _finished(self, found: Partition) -> Spreading:
+        """The plan with cuts, and with the share of memory of each IPU."""
+        plan, shares = replace(self.plan, cuts=found.cuts), list(self.stages.by_proportion)
+        bounds = plan.bounds(self._count)
+        first, begin = bounds[0][1], bounds[-1][0]
+        inner = [int(self._middle(stage)[1][bounds[stage]]) for stage in range(1, self._num_stages - 1)]
+        if self.plan.returns:
+            chosen = [int(self._ends[1][first, begin]), *inner]
+        else:
+            chosen = [int(self._firsts[1][first]), *inner, int(self._lasts[1][begin])]
+        return _with_shares(plan, [shares[number] for number in chosen])
+
+
+# Cases of a search: one number of IPUs per replica, one micro-batch and one choice of recomputation.
+#
+# What changes nothing but memory moves only as far as it has to: the code of equal layers is shared, and the
+# optimiser's state is sharded or leaves the chip, where a plan does not fit otherwise, or its products would plan with
+# less memory.
+
+FULL = 0.95
+"""Part of an update that a free batch spends in full ticks of the pipeline."""
+MOST_ACCUMULATION = 4096
+"""The most micro-batches that a free batch is made of on one replica."""
+
+Found = tuple[Spreading, Estimate]
+
+
+@dataclass
+class Case:
+    """One case of a search: its base plan, and the best plan found.
+
+    Attributes:
+        space: The plans to search.
+        plan: The plan without cuts, on which all memory lies as usual.
+        is_free: True if the batch may be any.
+        found: The best plan that fits.
+        miss: Nearest miss where no plan fits.
+    """
+
+    space: FitSpace
+    plan: Spreading
+    is_free: bool
+    found: Found | None = field(default=None, init=False)
+    miss: Miss | None = field(default=None, init=False)
+
+    def solve(self, costs: Mapping[float | None, ChainCosts]) -> None:
+        """Look for the best plan.
+
+        Args:
+            costs: Costs of segments, by the proportion of a tile's memory that products plan with.
+        """
+        self.found, self.miss = None, None
+        for plan, stages in self._ways(costs):
+            cut = best_cuts(plan, stages)
+            if cut is None:
+                continue
+            made = self._finished(cut, stages)
+            if self.found is None or made[1].samples_per_second > self.found[1].samples_per_second:
+                self.found = made
+            # Off the chip, a share of the state takes less time than all of it; on the chip it saves memory alone.
+            if not cut.plans_smaller and not plan.state.is_off_chip:
+                return
+        if self.found is None:
+            self.miss = self._nearest(costs)
+
+    def _finished(self, cut: Spreading, stages: Stages) -> Found:
+        plan = _free_batch(cut, stages) if self.is_free else cut
+        return plan, estimated(plan, stages)
+
+    def _ways(self, costs: Mapping[float | None, ChainCosts]) -> Iterator[tuple[Spreading, Stages]]:
+        """The plan with its memory as it is, and then moved step by step, where it can fit at all."""
+        system = self.space.system
+        room = system.ipu.tile.usable_bytes * system.ipu.num_tiles * self.plan.ipus
+        for state in self._states(next(iter(costs.values()))):
+            for plan in self._sharing(replace(self.plan, state=state), costs):
+                stages = self._stages(plan, costs)
+                if min(of.memory.least_bytes for of in stages.by_proportion.values()) <= room:
+                    yield plan, stages
+
+    def _stages(self, plan: Spreading, costs: Mapping[float | None, ChainCosts]) -> Stages:
+        apart = self.space.settings.sync_pattern != "full"
+        return Stages.of(plan, costs, self.space.system, hosts_apart=apart)
+
+    def _states(self, costs: ChainCosts) -> list[StatePlace]:
+        """Places for the optimiser's state; on the chip where it can be nowhere else."""
+        has_state = costs.training and any(s.state_bytes for s in costs.segments)
+        possible = [
+            state
+            for state in self.space.states
+            if (has_state or state == StatePlace.ON_CHIP)
+            and (self.plan.replicas > 1 or not state.is_sharded)
+            and (self.space.system.dram is not None or not state.is_off_chip)
+        ]
+        return possible or [StatePlace.ON_CHIP]
+
+    def _sharing(self, plan: Spreading, costs: Mapping[float | None, ChainCosts]) -> list[Spreading]:
+        """The plan, and where layers repeat the same with one copy of their code."""
+        kinds = next(iter(costs.values())).kinds
+        repeated = len(set(kinds)) < len(kinds)
+        return [plan, replace(plan, shared_functions=True)] if repeated else [plan]
+
+    def _nearest(self, costs: Mapping[float | None, ChainCosts]) -> Miss:
+        """Cuts nearest to fitting, with the stage that lacks most."""
+        *_, state = self._states(next(iter(costs.values())))
+        ways = [(p, self._stages(p, costs)) for p in self._sharing(replace(self.plan, state=state), costs)]
+        return min((missed(nearest_cuts(*way), way[1]) for way in ways), key=lambda miss: miss.lacking_bytes)
+
+
+def missed(plan: Spreading, stages: Stages) -> Miss:
+    """Why a plan does not fit.
+
+    Args:
+        plan: The plan with cuts.
+        stages: Costs of its stages.
+    """
+    by_ipu = ipu_bytes(plan, stages)
+    stage = int(np.argmax(by_ipu))
+    memory = stages.on(plan, plan.ipu_of(stage)).memory
+    begin, end = plan.bounds(stages.costs.count)[stage]
+    return Miss(
+        plan=plan,
+        stage=stage,
+        needed_bytes=by_ipu[stage],
+        available_bytes=stages.available_bytes,
+        product_bytes=memory.product_bytes(begin, end),
+        parts=_parts(plan, stages, stage),
+    )
+
+
+def _parts(plan: Spreading, stages: Stages, stage: int) -> dict[str, int]:
+    """Largest parts of the fullest tile of a stage, most first; evenly spread data counts as its mean."""
+    on, n = stages.on(plan, plan.ipu_of(stage)), plan.stages
+    begin, end = plan.bounds(stages.costs.count)[stage]
+    held, memory = on.costs.segments[begin:end], on.memory
+    rows = 2 * (n - 1 - stage) if stages.costs.training else 0
+    share = 0.0 if plan.state.is_off_chip else memory.state_share
+    parts = {
+        "weights": sum(float(c.resident.mean()) for c in held),
+        "sums of gradients": sum(float(c.accumulators.mean()) for c in held),
+        "optimiser state": sum(float(c.state.mean()) for c in held) * share,
+        "code": float(memory.code_bytes(begin, end)),
+        "temporaries": float(memory.temporary_bytes(begin, end, last=stage == n - 1)),
+        "activations on their way": float(rows * memory.rows_on_tile[begin, end]),
+    }
+    return {name: round(parts[name]) for name in sorted(parts, key=lambda name: -parts[name]) if parts[name] >= 1}
+
+
+def _free_batch(plan: Spreading, stages: Stages) -> Spreading:
+    """The plan with as many micro-batches to an update that the rest of it hardly counts, a power of two."""
+    accumulation = plan.accumulation
+    while accumulation & (accumulation - 1):
+        accumulation += 1
+    while accumulation < MOST_ACCUMULATION:
+        made = replace(plan, accumulation=accumulation)
+        estimate = estimated(made, stages)
+        full = (estimate.tick_cycles + estimate.exchange_cycles) * accumulation
+        if full >= FULL * estimate.cycles:
+            return made
+        accumulation *= 2
+    return replace(plan, accumulation=accumulation)
+
 
 Progress = Callable[[str, float], None]
 SAVED = 0.5

@@ -4,13 +4,155 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
 
 from abele.fitting.costs import ChainCosts
-from abele.fitting.plan import Spreading
-from abele.fitting.stage_cycles import StageCycles
-from abele.fitting.stage_memory import StageMemory
-from abele.fitting.traffic import collective_costs
+from abele.fitting.plan import Recomputation, Spreading
+from abele.fitting.stage_memory import StageMemory, row_tables
+from abele.fitting.traffic import StageWork, Streams, collective_costs, meeting_cycles, ring_cycles, stream_cycles
 from abele.machine import System
+
+# Cycles of every run of segments as a stage of a pipeline, from what each segment takes.
+
+Table = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StageCycles:
+    """Cycles of every run of segments as a stage of a pipeline, or as all of one.
+
+    Attributes:
+        costs: Costs of the segments.
+        system: The machine.
+        recompute: Activations that stages compute again.
+        ipus: IPUs of a replica.
+        replicas: Replicas, which share the host.
+        functions: True if the machine holds equal segments of a stage once.
+        hosts_apart: True if IPUs meet the host without one another.
+    """
+
+    costs: ChainCosts
+    system: System
+    recompute: Recomputation
+    ipus: int
+    replicas: int
+    functions: bool
+    hosts_apart: bool
+
+    @cached_property
+    def meeting(self) -> int:
+        """Cycles of meeting the host."""
+        return meeting_cycles(self.ipus, self.replicas, self.system)
+
+    def entering(self, begin: int, end: int) -> Streams:
+        """Streams from the host to a stage."""
+        return self._entering.of(begin, end)
+
+    def leaving(self, begin: int, end: int) -> Streams:
+        """Streams from a stage to the host."""
+        return self._leaving.of(begin, end)
+
+    def forward_work(self, begin: int, end: int, ipu: int, rows: int) -> StageWork:
+        """Work of a forward stage, with ``rows`` micro-batches on their way behind it."""
+        cycles = int(self._forward[begin, end] + (self._ring[begin, end] if rows else 0))
+        return StageWork(ipu, self.entering(begin, end), cycles, self.leaving(begin, end))
+
+    def backward_work(self, begin: int, end: int, ipu: int, rows: int) -> StageWork:
+        """Work of its backward stage."""
+        cycles = int(self._back[begin, end] + (self._ring[begin, end] if rows else 0))
+        return StageWork(ipu, (0, 0), cycles, (0, 0))
+
+    def last_work(self, begin: int, end: int, ipu: int) -> StageWork:
+        """Work of the last stage, forward and backward."""
+        copies = int(self._copies[begin, end]) if self.costs.training else 0
+        cycles = int(self._forward[begin, end] + self._backward[begin, end]) + copies
+        return StageWork(ipu, self.entering(begin, end), cycles, self.leaving(begin, end))
+
+    @cached_property
+    def lasts(self) -> Table:
+        """Cycles for which the last stage keeps its IPU busy in a tick, from each segment on to the end, [begin]."""
+        count = self.costs.count
+        works = [self.last_work(begin, count, 0) for begin in range(count)]
+        return np.array([work.busy_cycles(self.meeting, apart=self.hosts_apart) for work in works], np.int64)
+
+    @cached_property
+    def inner(self) -> Table:
+        """Cycles for which every run of segments keeps its IPU busy as a stage before the last, [begin, end]."""
+        own = self._forward + self._ring
+        if self.costs.training:
+            own = own + self._back + self._ring
+        if self.hosts_apart:
+            for streams in (self._entering.whole, self._leaving.whole):
+                own = own + np.where(streams > 0, streams + self.meeting, 0)
+        return np.asarray(own, np.int64)
+
+    @cached_property
+    def _forward(self) -> Table:
+        return _between([c.forward_cycles for c in self.costs.segments]) + self._copies
+
+    @cached_property
+    def _backward(self) -> Table:
+        return _between([c.backward_cycles for c in self.costs.segments])
+
+    @cached_property
+    def _back(self) -> Table:
+        """Cycles of the backward stage without reading its ring."""
+        again = self._forward if self.recompute != Recomputation.NOTHING else self._copies
+        return self._backward + again
+
+    @cached_property
+    def _ring(self) -> Table:
+        """Cycles of writing or of reading a row of the ring between a stage and its backward stage."""
+        return ring_cycles(row_tables(self.costs, self.recompute), self.system) // 2
+
+    @cached_property
+    def _copies(self) -> Table:
+        """Cycles in which weights of equal segments are copied to their function, on the fullest tile."""
+        count, kinds = self.costs.count, self.costs.kinds
+        moved = np.zeros((count + 1, count + 1), np.int64)
+        if not self.functions:
+            return moved
+        largest = self.costs.arrays["resident"].max(axis=1)
+        for begin in range(count):
+            seen: dict[int, int] = {}
+            total = 0
+            for end in range(begin, count):
+                times = seen[kinds[end]] = seen.get(kinds[end], 0) + 1
+                total += 0 if times == 1 else int(largest[end]) * (2 if times == 2 else 1)
+                moved[begin, end + 1] = total
+        return moved // self.system.ipu.tile.memcpy_bytes_per_cycle
+
+    @cached_property
+    def _entering(self) -> _StreamTable:
+        return self._streams([s.inputs for s in self.costs.segments])
+
+    @cached_property
+    def _leaving(self) -> _StreamTable:
+        return self._streams([s.outputs for s in self.costs.segments])
+
+    def _streams(self, sizes: list[tuple[int, ...]]) -> _StreamTable:
+        costs = [stream_cycles(of, self.ipus, self.replicas, self.system) for of in sizes]
+        return _StreamTable(_between([whole for whole, _ in costs]), _between([link for _, link in costs]))
+
+
+@dataclass(frozen=True)
+class _StreamTable:
+    """Cycles of the streams of every run of segments behind the meeting: in all, and in which the link is busy."""
+
+    whole: Table
+    link: Table
+
+    def of(self, begin: int, end: int) -> Streams:
+        return int(self.whole[begin, end]), int(self.link[begin, end])
+
+
+def _between(amounts: list[int]) -> Table:
+    """Sums over every run of segments, [begin, end]."""
+    sums = np.cumsum([0, *amounts], dtype=np.int64)
+    return np.triu(sums[None, :] - sums[:, None])
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from abele import card
-from abele.fitting.fit import Fitted
-from abele.fitting.misses import miss_words
+from abele.fitting.fit import Fitted, miss_words
 from abele.fitting.plan import Compilation, Ranked, Spreading, StatePlace, plan_dict
 from abele.words import counted
 

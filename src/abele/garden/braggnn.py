@@ -6,25 +6,168 @@ training would do on a GC200 in f16, fed by a host as the published script was, 
 
 from __future__ import annotations
 
+import time
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F  # noqa: N812
 from rich.console import Console
 from torch import Tensor, nn, optim
-from torch.utils.data import TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset, default_collate
 
 from abele import poptorch
-from abele.garden.braggnn_host import PublishedScript, published_rate
 from abele.garden.networks import BraggNetwork as Network
 from abele.garden.peaks import PATCH_PIXELS, position_errors, simulate
-from abele.garden.progress import progress_bar
-from abele.garden.result import DemoResult, Stopwatch, weights_digest
-from abele.garden.settings import DemoSettings
-from abele.garden.training import Training, options
-from abele.machine import systems
-from abele.report import LIMITS, Report
+from abele.garden.training import DemoResult, DemoSettings, Stopwatch, Training, options, progress_bar, weights_digest
+from abele.machine import hosts, systems
+from abele.machine.source import cite, constant, guessed, measured, stated
+from abele.machine.spec import Spec
+from abele.report import LIMITS, Epoch, Loading, Report, epoch
+
+# Host of BraggNN's published rates: eight loader workers, and few large batches per epoch.
+#
+# The published figures are a whole script's: samples trained on per second of wall time. What is known of the script:
+# eight workers of PyTorch's loader crop each patch out of a frame in Python, and ten device iterations per call make
+# batches of ten times the batch size, so that an epoch has 10, 5 or 2 of them. Scaling and augmentation had been moved
+# to the device (GC-ANL), so that a sample costs a worker a crop and its part of joining a batch. That was measured
+# here, with :class:`FrameCrops`; nothing is fitted to the published rates.
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedScript(Spec):
+    """The script whose wall time was published, as far as its rate depends on it.
+
+    Attributes:
+        num_workers: Loader workers.
+        device_iterations: Weight updates of one call.
+        training_samples: Samples of an epoch, before those that make no whole batch are left out.
+        validation_samples: Samples of one pass of validation.
+        crop_seconds: Time that one sample costs a worker.
+        crop_uncertainty: Factor within which that is.
+        forward_proportion: Part of a weight update's time that a pass forward takes.
+    """
+
+    num_workers: int = constant(stated(8, "the script's loader"))
+    device_iterations: int = constant(stated(10, "the script's options"))
+    training_samples: int = constant(
+        guessed(55_477, "four fifths of 69,347 peaks; any from 51,200 to 56,319 makes 10, 5 and 2 batches")
+    )
+    validation_samples: int = constant(guessed(13_870, "the last fifth of 69,347 peaks"), minimum=0)
+    crop_seconds: float = constant(
+        measured(
+            10e-6,
+            "FrameCrops: processor time of a worker of PyTorch 2.13's loader, batches of 5,120, on an AMD EPYC of "
+            "family 25 (Zen 4); 9.6 at best, medians of 10.1 to 10.7 us",
+        )
+    )
+    crop_uncertainty: float = constant(
+        guessed(1.5, "the published host is not named; as much lies between Zen 2 and Zen 4")
+    )
+    forward_proportion: float = constant(guessed(1 / 3, "one of three products of each layer"))
+
+    def loading(self, batch: int, sample_bytes: float) -> Loading:
+        """Loading of an epoch of training for a batch size."""
+        samples = batch * self.device_iterations
+        return cite(
+            Loading,
+            samples_per_batch=samples,
+            batches_per_epoch=self.training_samples // samples,
+            sample_seconds=measured(self.crop_seconds, self.source_of("crop_seconds").text),
+            sample_bytes=sample_bytes,
+            tensors_per_batch=2,
+            num_workers=self.num_workers,
+            host=hosts.get(hosts.DEFAULT),
+            measured_on="AMD EPYC, znver4",
+        )
+
+    def validation(self, loading: Loading, batch: int) -> Loading:
+        """Loading of a pass of validation, one batch per call."""
+        return loading.evolve(samples_per_batch=batch, batches_per_epoch=max(self.validation_samples // batch, 1))
+
+
+@dataclass(frozen=True)
+class PublishedRate:
+    """Modelled range of one published rate, in samples per second.
+
+    Attributes:
+        report: The report with its loading.
+        low: With samples that cost as much as they may, and a pass of validation after each epoch.
+        high: With samples that cost as little as they may.
+    """
+
+    report: Report
+    low: float
+    high: float
+
+
+def published_rate(report: Report, batch: int, sample_bytes: float, script: PublishedScript) -> PublishedRate:
+    """Rate of a script for the program of a report with ``device_iterations`` batches."""
+    report = report.with_loading(script.loading(batch, sample_bytes))
+    loading, device = report.loading, report.seconds(report.total_cycles)
+    assert loading is not None
+    slow, quick = (loading.evolve(sample_seconds=script.crop_seconds * factor) for factor in _around(script))
+    checked = epoch(script.validation(slow, batch), device / script.device_iterations * script.forward_proportion)
+    rates = (_rate(loading, epoch(slow, device) + checked), _rate(loading, epoch(quick, device)))
+    return PublishedRate(report, *rates)
+
+
+def _around(script: PublishedScript) -> tuple[float, float]:
+    return script.crop_uncertainty, 1 / script.crop_uncertainty
+
+
+def _rate(loading: Loading, passed: Epoch) -> float:
+    return loading.samples_per_epoch / passed.total
+
+
+class FrameCrops(Dataset[Any]):
+    """Patches cropped out of frames as they are asked for, which a published script does in Python.
+
+    Args:
+        num_samples: Peaks.
+        num_frames: Frames of ``pixels`` x ``pixels`` counts that they lie in.
+        pixels: Rows and columns of a frame.
+    """
+
+    def __init__(self, num_samples: int, num_frames: int = 64, pixels: int = 1024) -> None:
+        rng = np.random.default_rng(0)
+        self.frames = rng.integers(0, 4096, (num_frames, pixels, pixels), dtype=np.uint16)
+        self.frame_of = rng.integers(0, num_frames, num_samples)
+        margin = PATCH_PIXELS
+        self.centres = rng.uniform(margin, pixels - margin, (num_samples, 2)).astype(np.float32)
+
+    def __len__(self) -> int:
+        return len(self.centres)
+
+    def __getitem__(self, number: int) -> tuple[npt.NDArray[np.float16], npt.NDArray[np.float16]]:
+        frame, centre = self.frames[self.frame_of[number]], self.centres[number]
+        row, column = int(centre[0]) - PATCH_PIXELS // 2, int(centre[1]) - PATCH_PIXELS // 2
+        patch = frame[row : row + PATCH_PIXELS, column : column + PATCH_PIXELS].astype(np.float16)
+        return patch[None], np.array([centre[0] - row, centre[1] - column], np.float16)
+
+
+class _WorkerClock:
+    """Joins samples, and adds the processor time that the process has had so far."""
+
+    def __call__(self, samples: list[Any]) -> tuple[Any, float]:
+        return default_collate(samples), time.process_time()
+
+
+def measure_crops(batch: int = 5120, batches: int = 8) -> float:
+    """Seconds of processor time that a sample costs a worker of PyTorch's loader on this host, best of some batches.
+
+    Args:
+        batch: Samples of a batch.
+        batches: Batches that are measured; one more is made before.
+    """
+    crops = FrameCrops(batch * (batches + 1))
+    loader = DataLoader(crops, batch, shuffle=True, num_workers=1, collate_fn=_WorkerClock())
+    ends: list[float] = [end for _, end in loader]
+    return min(after - before for before, after in pairwise(ends)) / batch
+
 
 BATCH = 512
 DEVICE_ITERATIONS = 8

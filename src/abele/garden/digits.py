@@ -15,9 +15,7 @@ from torch.utils.data import TensorDataset
 
 from abele import poptorch
 from abele.garden.networks import DigitsNetwork as Network
-from abele.garden.result import DemoResult, Stopwatch, weights_digest
-from abele.garden.settings import DemoSettings
-from abele.garden.training import Training, options
+from abele.garden.training import DemoResult, DemoSettings, Stopwatch, Training, options, weights_digest
 
 NUM_TRAINING = 1437
 BATCH = 16

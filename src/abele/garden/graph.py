@@ -21,10 +21,19 @@ from torch.utils.data import TensorDataset
 
 from abele import poptorch
 from abele.arrays import Float32, Int64
-from abele.garden.result import DemoResult, HeldOut, Stopwatch, weights_digest
-from abele.garden.settings import DemoSettings
 from abele.garden.sources import LibraryModule, standard_library
-from abele.garden.training import Predictor, Trained, Training, WithLoss, options
+from abele.garden.training import (
+    DemoResult,
+    DemoSettings,
+    HeldOut,
+    Predictor,
+    Stopwatch,
+    Trained,
+    Training,
+    WithLoss,
+    options,
+    weights_digest,
+)
 
 LEAST_MODULES = 20
 """Packages with fewer modules are nodes without a class."""

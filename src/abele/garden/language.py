@@ -18,10 +18,18 @@ from torch.utils.data import TensorDataset
 
 from abele import poptorch
 from abele.arrays import Float64, Int64
-from abele.garden.result import DemoResult, HeldOut, Stopwatch, weights_digest
-from abele.garden.settings import DemoSettings
 from abele.garden.sources import LibraryModule, held_out_split, standard_library, without_tables
-from abele.garden.training import Predictor, Training, WithLoss, options
+from abele.garden.training import (
+    DemoResult,
+    DemoSettings,
+    HeldOut,
+    Predictor,
+    Stopwatch,
+    Training,
+    WithLoss,
+    options,
+    weights_digest,
+)
 
 CHARACTERS = "\n" + "".join(chr(code) for code in range(32, 127)) + "\N{REPLACEMENT CHARACTER}"
 """Characters that the model knows: the last stands for all others."""

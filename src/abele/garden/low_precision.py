@@ -19,12 +19,17 @@ from abele.arrays import Int64
 from abele.errors import InvalidOptionError
 from abele.garden import curves
 from abele.garden.language import CHARACTERS, numbered
-from abele.garden.low_precision_networks import CharacterGpt, MaskedBert
-from abele.garden.low_precision_training import PRECISIONS, PrecisionTask, TrainedCurve, TrainingRates, train
-from abele.garden.progress import progress_bar
-from abele.garden.result import DemoResult, Stopwatch, weights_digest
-from abele.garden.settings import DemoSettings
+from abele.garden.low_precision_training import (
+    PRECISIONS,
+    CharacterGpt,
+    MaskedBert,
+    PrecisionTask,
+    TrainedCurve,
+    TrainingRates,
+    train,
+)
 from abele.garden.sources import LibraryModule, held_out_split, standard_library, without_tables
+from abele.garden.training import DemoResult, DemoSettings, Stopwatch, progress_bar, weights_digest
 
 NETWORKS = ("gpt", "bert")
 PER_CALL = 10

@@ -7,6 +7,7 @@ packs, by the same rules; both trainings take turns, so that the host is as busy
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,18 +16,50 @@ from rich.console import Console
 from abele import poptorch
 from abele.arrays import Int64
 from abele.garden.packed_training import BertSizes, BertTraining, held_out_losses
-from abele.garden.pieces import Corpus
-from abele.garden.pretraining import drawn_packs, drawn_sequences, one_each
-from abele.garden.progress import progress_bar
-from abele.garden.result import DemoResult, HeldOut, Stopwatch, weights_digest
-from abele.garden.settings import DemoSettings
+from abele.garden.pretraining import Corpus, drawn_packs, drawn_sequences, one_each
 from abele.garden.sources import held_out_split, standard_library, without_tables
-from abele.garden.training import options
-from abele.garden.wikipedia import LONGEST, histogram
+from abele.garden.training import DemoResult, DemoSettings, HeldOut, Stopwatch, options, progress_bar, weights_digest
 from abele.packing import PackingPlan, SizeHistogram, pack
 from abele.packing.data.packed_rows import PackedRows
 from abele.packing.data.ragged import Ragged
 from abele.packing.data.samples import Samples
+
+# Lengths of Wikipedia's articles, cut to 512 tokens, as BERT's phase of long sequences has them.
+
+LONGEST = 512
+"""Tokens of the longest sequence."""
+SHARES = (
+    (4, 0.0),
+    (16, 0.0032),
+    (24, 0.0140),
+    (32, 0.0359),
+    (40, 0.0676),
+    (48, 0.1035),
+    (64, 0.1759),
+    (96, 0.2897),
+    (128, 0.3694),
+    (192, 0.4834),
+    (256, 0.5663),
+    (384, 0.6836),
+    (511, 0.7657),
+    (512, 1.0),
+)
+"""Lengths, and the share of all sequences that are so long or shorter. Between two lengths, the logarithm is spread
+evenly. That is at most 0.23 % of all sequences off, and 0.02 % in the mean length. Nearly a quarter of the sequences
+are whole rows.
+
+Source: histogram of 16,279,552 sequences published with Krell et al. (2021), of which these are quantiles.
+"""
+
+
+def histogram(count: int, shares: Sequence[tuple[int, float]] = SHARES) -> Int64:
+    """Number of sequences of each length from 1 on, of ``count`` in all, [longest]."""
+    lengths = np.arange(shares[-1][0] + 1)
+    known, below = np.array(shares).T
+    cumulative = np.interp(np.log(np.maximum(lengths, known[0])), np.log(known), below)
+    found: Int64 = np.diff(np.rint(cumulative * count).astype(np.int64))
+    return found
+
 
 SIZES = BertSizes(tokens=LONGEST)
 DEPTH = 3

@@ -15,8 +15,8 @@ from abele import poptorch
 from abele.arrays import Float64
 from abele.garden.models.packed_bert import INPUTS, PackedBert
 from abele.packing.data.hyperparameters import PackedSettings, packed_settings
+from abele.packing.data.layout import RowShape
 from abele.packing.data.packed_rows import PackedRows
-from abele.packing.data.row_shape import RowShape
 from abele.packing.data.samples import Samples
 from abele.packing.packs import Packs
 

@@ -21,10 +21,18 @@ from torch.utils.data import TensorDataset
 
 from abele import poptorch
 from abele.arrays import Float64, Int64
-from abele.garden.result import DemoResult, HeldOut, Stopwatch, weights_digest
-from abele.garden.settings import DemoSettings
 from abele.garden.sources import held_out_split, standard_library, without_tables
-from abele.garden.training import Predictor, Training, WithLoss, options
+from abele.garden.training import (
+    DemoResult,
+    DemoSettings,
+    HeldOut,
+    Predictor,
+    Stopwatch,
+    Training,
+    WithLoss,
+    options,
+    weights_digest,
+)
 
 LEAST_FILES, LEAST_NAMES = 8, 8
 """Least files of a name, and least names of a file; others are left out."""

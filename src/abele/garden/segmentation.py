@@ -20,9 +20,17 @@ from torch.utils.data import TensorDataset
 
 from abele import poptorch
 from abele.arrays import Float32, Float64, Int64
-from abele.garden.result import DemoResult, HeldOut, Stopwatch, weights_digest
-from abele.garden.settings import DemoSettings
-from abele.garden.training import Predictor, Training, WithLoss, options
+from abele.garden.training import (
+    DemoResult,
+    DemoSettings,
+    HeldOut,
+    Predictor,
+    Stopwatch,
+    Training,
+    WithLoss,
+    options,
+    weights_digest,
+)
 
 SIDE, DIGIT_SIDE = 32, 8
 """Pixels of a scene's and of a digit's side."""

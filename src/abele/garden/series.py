@@ -19,9 +19,17 @@ from torch.utils.data import TensorDataset
 from abele import poptorch
 from abele.arrays import Float32, Float64
 from abele.errors import AbeleError
-from abele.garden.result import DemoResult, HeldOut, Stopwatch, weights_digest
-from abele.garden.settings import DemoSettings
-from abele.garden.training import Predictor, Training, WithLoss, options
+from abele.garden.training import (
+    DemoResult,
+    DemoSettings,
+    HeldOut,
+    Predictor,
+    Stopwatch,
+    Training,
+    WithLoss,
+    options,
+    weights_digest,
+)
 
 SEASON = 5
 """Trading days of a week: how far the forecast reaches, and what the seasonal-naive forecast repeats."""

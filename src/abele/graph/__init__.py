@@ -21,7 +21,7 @@ from abele.graph.control import (
 from abele.graph.debug import DebugRecord, caller
 from abele.graph.gather import gathered, reorder_to_simplify, sorted_contiguous_regions
 from abele.graph.graph import Graph
-from abele.graph.host import Argument, HostCall, HostFunction, HostHandle
+from abele.graph.host_interface import Argument, HostCall, HostFunction, HostHandle
 from abele.graph.interval_map import IntervalMap
 from abele.graph.intervals import Interval
 from abele.graph.mapping import TileMapping

@@ -21,7 +21,6 @@ from abele.errors import (
 )
 from abele.graph import host_interface
 from abele.graph import program as programs
-from abele.graph.address_space import AddressSpace, initialise
 from abele.graph.block import whole as whole_block
 from abele.graph.block_list import BlockList
 from abele.graph.clone import TensorCloneMethod, clone
@@ -30,17 +29,18 @@ from abele.graph.compute_set import ComputeSet, VertexRef, definition_of
 from abele.graph.content import Content
 from abele.graph.debug import DebugRecord
 from abele.graph.expect import expect, whole_number
-from abele.graph.host import HostFunction, HostHandle
+from abele.graph.host_interface import HostFunction, HostHandle
 from abele.graph.interval_map import IntervalMap
 from abele.graph.introspect import VertexIntrospector
 from abele.graph.kinds import Kinds
 from abele.graph.mapping import TileMapping
 from abele.graph.origins import Origins
-from abele.graph.perf_estimators import PerfEstimator, PerfEstimators
 from abele.graph.place import (
+    AddressSpace,
     Placement,
     at_addresses,
     given_placement,
+    initialise,
     linear_placement,
     overlay,
     row_placement,
@@ -51,6 +51,7 @@ from abele.graph.stream import Stream
 from abele.graph.sync_group import SyncGroup, new_sync_group
 from abele.graph.tensor import Tensor, stack
 from abele.graph.variable import Variable
+from abele.graph.vertices import PerfEstimator, PerfEstimators
 from abele.machine import System, Target, systems
 from abele.numerics import ElementType, as_element_type
 from abele.words import counted
@@ -151,7 +152,7 @@ class Graph:
 
     def describe(self, max_items: int = 100) -> str:
         """Counts, variables with their mapping, and compute sets, as text."""
-        from abele.graph.text import describe
+        from abele.graph.display import describe
 
         return describe(self, max_items)
 

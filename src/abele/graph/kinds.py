@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from abele.graph.host import HostFunction
+    from abele.graph.host_interface import HostFunction
     from abele.graph.introspect import VertexIntrospector
     from abele.graph.remote import RemoteBuffer
     from abele.graph.stream import Stream

@@ -7,10 +7,19 @@ from collections.abc import Iterable, Mapping
 from abele.errors import ControlProgramError
 from abele.graph.debug import here
 from abele.graph.expect import expect_step
-from abele.graph.joining import joined_by_type
 from abele.graph.program import Program
-from abele.graph.tensor import Tensor
+from abele.graph.tensor import Tensor, concat
 from abele.words import counted
+
+# Tensors of several element types as few flat ones.
+
+
+def joined_by_type(tensors: Iterable[Tensor]) -> list[Tensor]:
+    """The elements of tensors as one flat tensor for each element type, in the order in which types first come."""
+    by_type: dict[str, list[Tensor]] = {}
+    for tensor in tensors:
+        by_type.setdefault(tensor.dtype.name, []).append(tensor.flatten())
+    return [flat[0] if len(flat) == 1 else concat(flat) for flat in by_type.values()]
 
 
 class CrossReplicaCopy(Program):

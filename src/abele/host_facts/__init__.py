@@ -5,7 +5,6 @@ of compiled code, else from ``measure()``. :func:`machine_rates` is one: the spe
 memory traffic.
 """
 
-from abele.host_facts.rates import MachineRates, machine_rates
-from abele.host_facts.store import forget, host_name, measured
+from abele.host_facts.rates import MachineRates, forget, host_name, machine_rates, measured
 
 __all__ = ["MachineRates", "forget", "host_name", "machine_rates", "measured"]

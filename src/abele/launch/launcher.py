@@ -6,24 +6,242 @@ import contextlib
 import json
 import os
 import selectors
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 from typing import IO, Any, TextIO
 
-from abele.errors import LaunchError, ProgramRuntimeError, RankLostError
+from abele.errors import (
+    GraphReplicationError,
+    InvalidOptionError,
+    LaunchError,
+    MissingPackageError,
+    ProgramRuntimeError,
+    RankLostError,
+)
+from abele.job.launched import is_launched
 from abele.launch.frames import BEAT, END, ERR, HELLO, OUT, FrameReader, RankFrame
-from abele.launch.group import GuardedGroup
-from abele.launch.job import Job
-from abele.launch.lines import LineSplitter
-from abele.launch.mpiexec import command_of
 from abele.launch.watch import Loss, RankView, lost
 from abele.words import counted, visible
+
+# Job to be started: its program, ranks and hosts, and the checks of its options.
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Ranks that run one program.
+
+    Attributes:
+        program: The Python file and its arguments; or ``-m``, a module and its arguments.
+        ranks: Number of processes that run it.
+        replicas: Replicas of all ranks together; None where the program says.
+        hosts: Names of hosts with commas between, for ``mpiexec``; empty for this one.
+        hostfile: A file of hosts, for ``mpiexec``.
+        tag_output: True if each line that a rank prints begins with its number.
+        timeout_seconds: Time after which a job that one rank holds up is ended; 0 for never.
+    """
+
+    program: tuple[str, ...]
+    ranks: int = 1
+    replicas: int | None = None
+    hosts: str = ""
+    hostfile: Path | None = None
+    tag_output: bool = True
+    timeout_seconds: float = 10.0
+
+    def check(self) -> None:
+        """Raise unless the job can be started from here.
+
+        Raises:
+            InvalidOptionError: A number out of range, no such program or file, or a job within a job.
+            GraphReplicationError: The replicas do not divide into the ranks.
+        """
+        for name, value in (("ranks", self.ranks), ("replicas", 1 if self.replicas is None else self.replicas)):
+            if value < 1:
+                raise InvalidOptionError(f"{name} = {value}: must be at least 1")
+        if not self.timeout_seconds >= 0:
+            raise InvalidOptionError(f"timeout = {self.timeout_seconds:g}: must be 0 or more seconds")
+        if self.replicas is not None and self.replicas % self.ranks:
+            raise GraphReplicationError(
+                f"{self.replicas} replicas cannot be shared by {self.ranks} ranks: each runs equally many",
+                remedy=f"--replicas {-(-self.replicas // self.ranks) * self.ranks}",
+            )
+        if is_launched():
+            raise InvalidOptionError(
+                "abele run was started as a rank of another job",
+                because="it starts ranks itself",
+                remedy="abele run by itself, or mpiexec with python in its place",
+            )
+        if self.hosts and self.hostfile is not None:
+            raise InvalidOptionError("hosts and a file of hosts exclude each other", remedy="one of the two")
+        if self.hostfile is not None and not self.hostfile.is_file():
+            raise InvalidOptionError(f"there is no file {self.hostfile}", remedy="a file with a host on each line")
+        if self.program[0] != "-m":
+            self._check_program(Path(self.program[0]))
+
+    def _check_program(self, program: Path) -> None:
+        if not program.exists() and (self.hosts or self.hostfile is not None):
+            # Other hosts may have it.
+            return
+        if not program.is_file() and not (program / "__main__.py").is_file():
+            raise InvalidOptionError(f"there is no program {program}", remedy="abele run --ranks 2 PROGRAM.py")
+        if program.is_dir() or program.suffix in (".pyc", ".pyz", ".zip"):
+            return
+        try:
+            compile(program.read_bytes(), str(program), "exec", dont_inherit=True)
+        except OSError as error:
+            raise InvalidOptionError(f"{program} cannot be read: {error.strerror}") from error
+        except (SyntaxError, ValueError) as error:
+            line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+            reason = error.msg if isinstance(error, SyntaxError) else str(error)
+            raise InvalidOptionError(
+                f"{program} is no Python program", at=f"{program}{line}", because=reason, remedy="a file of Python code"
+            ) from error
+
+
+# Groups of processes that end together, whatever becomes of their parent.
+
+_GUARD = ("/bin/sh", "-c", "read _; kill -9 0")
+"""Waits for the end of its input, and then kills its process group, itself among it."""
+
+
+class GuardedGroup:
+    """A process group with a guard in it: when this process ends in any way, the group is killed.
+
+    Attributes:
+        id: Number of the process group.
+    """
+
+    def __init__(self) -> None:
+        # Only the guard reads, only this process can write: when it is gone, the guard's input ends.
+        reading, self._writing = os.pipe()
+        quiet = subprocess.DEVNULL
+        try:
+            self._guard = subprocess.Popen(_GUARD, stdin=reading, stdout=quiet, stderr=quiet, process_group=0)
+        finally:
+            os.close(reading)
+        self.id = self._guard.pid
+
+    def start(self, command: Sequence[str], **settings: Any) -> subprocess.Popen[bytes]:
+        """Start a process in the group.
+
+        Args:
+            command: Command to run.
+            settings: Further arguments of :class:`subprocess.Popen`.
+
+        Raises:
+            OSError: It cannot be started.
+        """
+        return subprocess.Popen(command, process_group=self.id, **settings)
+
+    def kill(self) -> None:
+        """Kill all processes of the group."""
+        if self._writing < 0:
+            return
+        # The guard was not waited for yet, so its number is that of this group, whatever became of it.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.id, signal.SIGKILL)
+        self._guard.wait()
+        os.close(self._writing)
+        self._writing = -1
+
+
+# The command that starts the ranks of a job.
+
+LAUNCHER_VARIABLE = "ABELE_MPIEXEC"
+"""The ``mpiexec`` to use, where another one than the first is wanted."""
+
+
+def find_mpiexec() -> str:
+    """Path of ``mpiexec``: the one named by the environment, on PATH, or installed with this Python.
+
+    Raises:
+        MissingPackageError: There is none.
+    """
+    named = os.environ.get(LAUNCHER_VARIABLE, "")
+    beside = Path(sys.executable).parent
+    for name, path in ((named or "mpiexec", None), ("" if named else "mpiexec", str(beside))):
+        found = shutil.which(name, path=path) if name else None
+        if found:
+            return found
+    raise MissingPackageError(
+        f"there is no {named or 'mpiexec'}",
+        because=f"{LAUNCHER_VARIABLE} names it" if named else f"it is neither on PATH nor in {beside}",
+        remedy="pip install 'abele[mpi]'",
+    )
+
+
+def command_of(job: Job) -> list[str]:
+    """Command that starts all ranks of a job; one rank alone needs no launcher.
+
+    Raises:
+        MissingPackageError: There is no ``mpiexec``.
+    """
+    replicas = [] if job.replicas is None else ["--replicas", str(job.replicas // job.ranks)]
+    keeper = [sys.executable, "-P", "-m", "abele.launch.rank_supervisor", *replicas, "--", *job.program]
+    if job.ranks == 1 and not job.hosts and job.hostfile is None:
+        return keeper
+    hosts: Sequence[str] = ()
+    if job.hosts:
+        hosts = ("-host", job.hosts)
+    elif job.hostfile is not None:
+        hosts = ("-hostfile", str(job.hostfile))
+    return [find_mpiexec(), *hosts, "-n", str(job.ranks), *keeper]
+
+
+# Whole lines out of blocks of bytes.
+
+_MOST_BYTES = 1 << 16
+"""A longer line is shown in pieces."""
+_SHOWN_SECONDS = 1.0
+"""Seconds between two showings of a line that is written over and over, such as a progress bar."""
+
+
+class LineSplitter:
+    """Joins blocks and splits them into lines.
+
+    A line that ends in a carriage return is written over on a terminal: it is shown once a second.
+    """
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._shown = 0.0
+
+    def feed(self, block: bytes) -> list[bytes]:
+        """The lines that are complete with some more bytes, each with a newline at its end."""
+        *lines, rest = (self._rest + block).split(b"\n")
+        found = [_last_written(line) + b"\n" for line in lines]
+        if len(rest) > _MOST_BYTES:
+            found.append(rest + b"\n")
+            rest = b""
+        # A carriage return at the very end may be half of the end of a line.
+        over, carriage, _ = rest.rstrip(b"\r").rpartition(b"\r")
+        if carriage:
+            rest = rest[len(over) + 1 :]
+            if time.monotonic() - self._shown > _SHOWN_SECONDS:
+                self._shown = time.monotonic()
+                found.append(_last_written(over) + b"\n")
+        self._rest = rest
+        return found
+
+    def end(self) -> list[bytes]:
+        """Rest of the output when no more bytes come, as a line."""
+        rest, self._rest = self._rest, b""
+        return [_last_written(rest) + b"\n"] if rest else []
+
+
+def _last_written(line: bytes) -> bytes:
+    """A line without the text that was written over."""
+    return line.rstrip(b"\r").rpartition(b"\r")[2]
+
 
 _LOOK_SECONDS = 0.1
 _GRACE_SECONDS = 0.7

@@ -19,7 +19,7 @@ from typing import Any
 
 from abele.job.launched import REPLICAS_VARIABLE, launched_rank, launched_size, ranks_on_host
 from abele.launch.frames import BEAT, END, ERR, HELLO, OUT, frames_of
-from abele.launch.group import GuardedGroup
+from abele.launch.launcher import GuardedGroup
 from abele.launch.program import PIPE_VARIABLE
 
 _LOOK_SECONDS = 0.1

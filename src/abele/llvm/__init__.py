@@ -2,7 +2,7 @@
 
 - :mod:`~abele.llvm.host`: name, features, vector width of the CPU that code is generated for.
 - :mod:`~abele.llvm.emit`: short names for constants, intrinsics and lanes.
-- :mod:`~abele.llvm.convert`: 16-bit floats to f32 and back.
+- :mod:`~abele.llvm.narrow`: 16-bit floats to f32 and back.
 - :mod:`~abele.llvm.math`: exp, log, tanh, … as polynomials.
 - :mod:`~abele.llvm.random`: the counter-based random numbers, in IR and in NumPy.
 - :mod:`~abele.llvm.flush`: denormals flushed to zero.

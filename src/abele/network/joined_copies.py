@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from abele.graph import Copy, Tensor
-from abele.graph.joining import joined_by_type
+from abele.graph.replica_copies import joined_by_type
 from abele.poplibs.poputil.order import storage_order
 
 

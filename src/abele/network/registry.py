@@ -42,7 +42,7 @@ class OpRule:
             them.
         laid_together: Operands that :meth:`layout_together` makes as views of one variable, where all of them are new.
         planned: True if libraries plan it: it may have an attribute ``hint``, a
-            :class:`~abele.network.ir.hints.PlanHint`, besides the others.
+            :class:`~abele.network.ir.op.PlanHint`, besides the others.
         depends_on_operands_alone: True if lowering depends on nothing but attributes, operands and what results are to
             be laid out like, and changes nothing but the graph and the program. False also where
             it costs less than looking for what was lowered before.

@@ -1,7 +1,7 @@
 """Schedules: how one run goes over its micro-batches, and what it returns of them.
 
 The border to sessions: a schedule is what the device loops over, and is compiled in; how the host cuts its batches into
-micro-batches and joins their results is :mod:`abele.session.batching`.
+micro-batches and joins their results is :mod:`abele.session.feeds`.
 """
 
 from __future__ import annotations

@@ -3,11 +3,10 @@
 from abele.packing.histogram import SizeHistogram
 from abele.packing.ordered import pack_in_order
 from abele.packing.packs import Packs
-from abele.packing.plan import PackingPlan
+from abele.packing.plan import ExpectedSpeedUp, PackingPlan, expected_speed_up
 from abele.packing.ranks import RankPacks, share_packs
 from abele.packing.reading import read_lengths
 from abele.packing.solve import METHODS, Method, pack, pack_items
-from abele.packing.speedup import ExpectedSpeedUp, expected_speed_up
 from abele.packing.split import ItemPieces, SplitPacks, split_items
 from abele.packing.stream import PackStream, pack_stream
 

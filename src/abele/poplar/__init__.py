@@ -72,7 +72,6 @@ from abele.poplar.host import DataStream, HostFunction, RemoteBuffer, Replicated
 from abele.poplar.introspect import FieldInfo, VertexIntrospector
 from abele.poplar.introspect import FieldInfo as FieldData
 from abele.poplar.ipu_model import IPUModel, RelativeSyncDelayType
-from abele.poplar.option_flags import OptionFlags
 from abele.poplar.program import SyncType
 from abele.poplar.target import Target, TargetType
 from abele.poplar.tensor import Tensor, UpsampleMethod, VariableInterval
@@ -97,7 +96,7 @@ from abele.poplar.types import (
     copyFloatToDeviceHalf,
     equivalent_device_type,
 )
-from abele.poplar.values import ArrayRef, Interval, StringRef, VectorLayout, VectorListLayout, readJSON
+from abele.poplar.values import ArrayRef, Interval, OptionFlags, StringRef, VectorLayout, VectorListLayout, readJSON
 from abele.runtime.streams.stream_callback import StreamCallback
 
 __all__ = [

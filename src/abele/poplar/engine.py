@@ -18,9 +18,9 @@ from abele.errors import EngineError, StreamConnectionError, TensorAccessError
 from abele.machine import System, Target
 from abele.poplar.device import Device
 from abele.report import Report
+from abele.runtime.engine.deployment import Programs
 from abele.runtime.engine.options import read_options
 from abele.runtime.engine.run_log import AutoReport
-from abele.runtime.engine.setup import Programs
 from abele.runtime.host.access import find_stream, find_tensor
 from abele.words import counted
 

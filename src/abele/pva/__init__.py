@@ -4,20 +4,32 @@
 have the same as NumPy arrays: ``compilation.alwaysLiveVariables[3].size``, ``compilation.alwaysLiveVariables.bytes``.
 """
 
-from abele.pva.blocks import Block, Blocks
-from abele.pva.compilation import Compilation, Graph, Target
+from abele.pva.compilation import (
+    Compilation,
+    Graph,
+    LivenessProgramStep,
+    LivenessProgramSteps,
+    NotAlwaysLiveMemory,
+    Target,
+)
 from abele.pva.compute_sets import ComputeSet, UsedVariable, UsedVariables, VertexGroup, VertexGroups
-from abele.pva.execution import Execution, Run, TotalCycles
-from abele.pva.liveness import LivenessProgramStep, LivenessProgramSteps, NotAlwaysLiveMemory
-from abele.pva.locations import Location
-from abele.pva.operations import DebugContext, Operation, OperationAnalysis, Operations
-from abele.pva.programs import Program, Programs, ProgramType, ProgramVisitor
+from abele.pva.execution import Block, Blocks, Execution, Run, TotalCycles
+from abele.pva.programs import (
+    DebugContext,
+    Operation,
+    OperationAnalysis,
+    Operations,
+    Program,
+    Programs,
+    ProgramType,
+    ProgramVisitor,
+)
 from abele.pva.reports import InstrumentationSettings, PoplarVersion, Report, Version, openReport
 from abele.pva.sequences import LazySequence
 from abele.pva.steps import ActiveCycles, CycleRange, RunSteps, Step, StepGroup, StepIpu
 from abele.pva.tiles import Ipu, Tile, TileMemory, Tiles
 from abele.pva.traces import Event, Events, Process, Thread, Trace, openTrace
-from abele.pva.variables import Variable, Variables
+from abele.pva.variables import Location, Variable, Variables
 
 __all__ = [
     "ActiveCycles",

@@ -6,9 +6,8 @@ import numpy as np
 
 from abele.arrays import Int64
 from abele.pva.missing import missing
-from abele.pva.names import text_at
 from abele.pva.sequences import LazySequence
-from abele.pva.variables import Variable, Variables
+from abele.pva.variables import Variable, Variables, text_at
 from abele.report import Report, Table
 from abele.report.tiles import rows_of
 

@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from abele.arrays import Int64
-from abele.pva.locations import Location
-from abele.pva.names import text_at
 from abele.pva.sequences import LazySequence
 from abele.report import Report, Text
+from abele.report.text_column import Column
+
+# Places in source code.
+
+
+class Location:
+    """A line of source code.
+
+    Attributes:
+        fileName: The file; empty when it is not known.
+        lineNumber: The line; 0 when it is not known.
+    """
+
+    __slots__ = ("fileName", "lineNumber")
+
+    def __init__(self, file_name: str, line_number: int) -> None:
+        self.fileName = file_name
+        self.lineNumber = line_number
+
+    def __repr__(self) -> str:
+        return f"Location({self.fileName}:{self.lineNumber})"
+
+
+# Text columns row by row, without decoding the others.
+
+
+def text_at(columns: Mapping[str, Column], name: str, row: int) -> str:
+    """The string that a text column holds in a row; empty where the table has no such column."""
+    column = columns.get(name)
+    return column.words[int(column.codes[row])] if isinstance(column, Text) else ""
 
 
 class Variable:

@@ -14,6 +14,8 @@ from abele.report.schema import (
     BUFFER_TILES,
     CRITICAL,
     EXCHANGE_BLOCKS,
+    EXPONENT_COUNTS,
+    EXPONENT_RECORDS,
     GROUPS,
     HOST_FUNCTIONS,
     HOST_KINDS,
@@ -43,7 +45,6 @@ from abele.report.schema_program import (
     SUPERSTEPS,
     VERTICES,
 )
-from abele.report.schema_values import EXPONENT_COUNTS, EXPONENT_RECORDS
 from abele.report.table import Table
 from abele.report.text_column import Text
 

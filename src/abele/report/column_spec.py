@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from abele.errors import InvalidOptionError, nearest
-from abele.report.columns import computed
-from abele.report.table import Table
+from abele.report.table import Table, computed
 from abele.report.text_column import Column, Text
 
 

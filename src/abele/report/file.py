@@ -10,22 +10,75 @@ and read whole.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from abele.report import archive as container
 from abele.report import contents
 from abele.report.column_spec import ColumnSpec, Schema
-from abele.report.columns import DeferredColumns
-from abele.report.earlier import program_tiles_of, step_groups_of
 from abele.report.memory import Memory
-from abele.report.paths import portable_path
 from abele.report.report import Report
-from abele.report.schema import TABLES
-from abele.report.table import Table
+from abele.report.schema import PROGRAM_TILES, STEP_GROUPS, TABLES
+from abele.report.table import DeferredColumns, Table
 from abele.report.text_column import Column, Text, packed_words, unpacked_words
+from abele.report.tiles import dense_runs
+
+# Portable names of source files: without the folders that only their author has.
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+_LIBRARIES = ("site-packages", "dist-packages")
+_PROJECT_MARKS = ("pyproject.toml", "setup.py", "setup.cfg", ".git", ".hg")
+
+
+@cache
+def portable_path(file: str) -> str:
+    """Path of a source file from the root of its project, with forward slashes.
+
+    The root is that of this package (``abele/…``), else the folder of installed packages that holds the file, else the
+    nearest folder above it with a ``pyproject.toml``, ``setup.py``, ``setup.cfg``, ``.git`` or ``.hg``, else the
+    working folder. A file outside all of these keeps its name alone. Relative paths and names such as ``<stdin>`` are
+    kept as they are.
+    """
+    path = Path(file)
+    if not path.is_absolute():
+        return file
+    root = _root(path)
+    return path.relative_to(root).as_posix() if root else path.name
+
+
+def _root(path: Path) -> Path | None:
+    if path.is_relative_to(_PACKAGE):
+        return _PACKAGE.parent
+    libraries = next((p for p in path.parents if p.name in _LIBRARIES), None)
+    project = next((p for p in path.parents if any((p / mark).exists() for mark in _PROJECT_MARKS)), None)
+    return libraries or project or next((p for p in (Path.cwd(),) if path.is_relative_to(p)), None)
+
+
+def told(full_paths: bool) -> Callable[[str], str]:
+    """Function that gives the path of a file: the whole path, or its portable part."""
+    return str if full_paths else portable_path
+
+
+# Files of versions 1 and 2, with other names for some parts of a report.
+
+
+def program_tiles_of(compute_cycles: npt.NDArray[np.int64]) -> Table:
+    """Relation of programs and tiles of a file with the cycles of each tile in program 0, int64[tiles]."""
+    first, count, values = dense_runs(compute_cycles=compute_cycles)
+    return PROGRAM_TILES.table(program=np.zeros(len(first)), first_tile=first, num_tiles=count, **values)
+
+
+def step_groups_of(spans: Table) -> Table:
+    """The relation of steps and sync groups of a file that has the first executions of steps, group by group."""
+    pairs = np.unique(np.stack([spans["step"], spans["group"]], axis=1), axis=0)
+    return STEP_GROUPS.table(step=pairs[:, 0], first_group=pairs[:, 1])
+
 
 KIND = container.Kind(
     noun="report",

@@ -20,7 +20,7 @@ from typing import Any
 
 from abele.errors import MachineError
 from abele.machine import HostComputer, hosts
-from abele.machine.host_computer import check_sizes
+from abele.machine.hosts import check_sizes
 from abele.machine.source import constant, parameter, part, stated
 from abele.machine.spec import Spec
 

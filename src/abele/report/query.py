@@ -8,21 +8,196 @@ bounded.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from abele.errors import MissingPackageError, QueryError
-from abele.report.query_errors import missing_table, query_error
-from abele.report.query_tables import columns_of, empty_table_sql, quoted, table_columns
+from abele.errors import MissingPackageError, QueryError, nearest
+from abele.report.schema import TABLES
 from abele.report.table import Table
-from abele.words import counted
+from abele.report.text_column import Column, Text
+from abele.words import counted, shortened
 
 if TYPE_CHECKING:
     from abele.report.report import Report
+
+
+# Tables that queries may name: those of a report, each with the numbers of its rows, and bytes on tiles.
+#
+# Columns are the report's own arrays, which the database reads in place. A text column becomes an array of pointers to
+# its distinct words: no string is made for a row.
+
+Columns = Mapping[str, Column]
+ROW = "id"
+"""Name of the column with the number of a row in its table: columns of other tables refer to it."""
+_SQL_TYPES = {"<i4": "INTEGER", "<i8": "BIGINT", "<f8": "DOUBLE", "|b1": "BOOLEAN", "text": "VARCHAR"}
+
+
+def table_columns(report: Report) -> dict[str, tuple[str, ...]]:
+    """Names of the columns that each table has in queries."""
+    found = {name: (ROW, *schema.columns) for name, schema in TABLES.items()}
+    return found | {"memory": tuple(_memory_names(report)), "target": ("name", "value")}
+
+
+def columns_of(report: Report, table: str) -> dict[str, npt.NDArray[Any]]:
+    """The columns of a table as arrays that the database reads.
+
+    Args:
+        report: The report.
+        table: One of :func:`table_columns`.
+    """
+    special: dict[str, Callable[[Report], dict[str, Column]]] = {"memory": _memory, "target": _target}
+    if table in special:
+        found = special[table](report)
+    else:
+        held = getattr(report, table)
+        found = {
+            ROW: np.arange(len(held), dtype=np.int32),
+            **{name: held.columns[name] for name in TABLES[table].columns},
+        }
+    return {
+        name: _strings(column) if isinstance(column, Text) else np.asarray(column) for name, column in found.items()
+    }
+
+
+def empty_table_sql(report: Report, table: str) -> str:
+    """The statement that makes a table without rows: arrays of none have no type of text."""
+    types = {ROW: "INTEGER"}
+    types |= {name: _SQL_TYPES[spec.dtype] for name, spec in (TABLES[table].columns if table in TABLES else {}).items()}
+    names = table_columns(report)[table]
+    other = "VARCHAR" if table == "target" else "BIGINT"
+    return f"CREATE TABLE {table} (" + ", ".join(f"{quoted(name)} {types.get(name, other)}" for name in names) + ")"
+
+
+def quoted(name: str) -> str:
+    """A name as SQL takes any."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _strings(column: Text) -> npt.NDArray[Any]:
+    """The strings of a text column: an array of n objects, of which equal ones are one."""
+    words = column.words
+    if not all(word.isascii() for word in words):
+        # Halves of surrogate pairs, which a file may hold, are no text to a database.
+        words = tuple(word.encode("utf-8", "replace").decode("utf-8") for word in words)
+    return Text(column.codes, words).decode()
+
+
+def _memory_names(report: Report) -> dict[str, int]:
+    """Names of the columns of ``memory``, and which category each is, -1 for none.
+
+    Categories come from a file: those that a database would take for another column are told apart by a number.
+    """
+    names = {"tile": -1, "total_bytes": -1}
+    taken = {name.casefold() for name in names}
+    for place, category in enumerate(report.memory.categories):
+        name = category or "category"
+        while name.casefold() in taken:
+            name = f"{name}_{place}"
+        taken.add(name.casefold())
+        names[name] = place
+    return names
+
+
+def _memory(report: Report) -> dict[str, Column]:
+    """Bytes on each tile, category by category."""
+    memory = report.memory
+    found: dict[str, Column] = {"tile": np.arange(memory.num_tiles, dtype=np.int32), "total_bytes": memory.by_tile}
+    return found | {name: memory.bytes[at] for name, at in _memory_names(report).items() if at >= 0}
+
+
+def _target(report: Report) -> dict[str, Column]:
+    """The figures of the machine as text."""
+    names = [str(name) for name in report.target]
+    return {"name": Text.of(names), "value": Text.of([str(report.target[name]) for name in report.target])}
+
+
+# Errors of queries, in words that name the tables and columns.
+
+_NO_TABLE = re.compile(r"Table with name (.+?) does not exist!")
+_NO_COLUMN = (
+    re.compile(r'Referenced column "(.+?)" not found'),
+    re.compile(r'does not have a column named "(.+?)"'),
+    re.compile(r'Column "(.+?)" does not exist'),
+)
+_LINE = re.compile(r"^(LINE \d+: )(.*)\n(.*\^)", re.MULTILINE)
+_KEYWORDS = ("group",)
+"""Columns of reports whose names are words of SQL."""
+_LONGEST = 300
+
+
+def missing_table(text: str) -> str | None:
+    """The table that an error of the database says it does not have."""
+    found = _NO_TABLE.search(text)
+    return found[1] if found else None
+
+
+def _missing_column(text: str) -> str | None:
+    """The column that an error of the database says it does not have."""
+    found = next(filter(None, (pattern.search(text) for pattern in _NO_COLUMN)), None)
+    return found[1] if found else None
+
+
+def query_error(text: str, query: str, columns: Mapping[str, tuple[str, ...]]) -> QueryError:
+    """Error for a query from an error of the database.
+
+    Args:
+        text: Message of the database.
+        query: The query.
+        columns: The columns of each table that there is.
+    """
+    message = text.partition("\n")[0].partition(": ")[2] or text
+    return QueryError(
+        shortened(message.rstrip("!"), _LONGEST),
+        at=_place(text, query),
+        remedy=_remedy(text, query, columns),
+    )
+
+
+def _place(text: str, query: str) -> str | None:
+    """The line of the query that is wrong, and below it where."""
+    found = _LINE.search(text)
+    # The database may speak of what was put around the query, or of a part of a long line.
+    if found is not None and found[2].strip(" .") in query:
+        return f"{found[2]}\n{found[3][len(found[1]) :]}"
+    name = missing_table(text) or _missing_column(text)
+    for line in query.splitlines() if name else ():
+        if at := re.search(rf"\b{re.escape(name or '')}\b", line, re.IGNORECASE):
+            first = max(at.start() - _LONGEST // 4, 0)
+            return f"{line[first : first + _LONGEST // 2]}\n{' ' * (at.start() - first)}{'^' * len(at[0])}"
+    return None
+
+
+def _remedy(text: str, query: str, columns: Mapping[str, tuple[str, ...]]) -> str | None:
+    table = missing_table(text)
+    if table is not None:
+        close = nearest(table, columns)
+        return f"did you mean {close}?" if close else "the tables are " + ", ".join(columns)
+    if (column := _missing_column(text)) is not None:
+        return _column_remedy(column, query, columns)
+    if text.startswith("Permission Error"):
+        return "a query reads the tables of the report alone"
+    if text.startswith("Parser Error"):
+        for word in _KEYWORDS:
+            # A column of that name stands before a comma or FROM, behind a dot, or in brackets.
+            if re.search(rf"[\s.,(]{word}(\s*[,)]|\s+from\b)|\.{word}\b", query, re.IGNORECASE):
+                return f'a column that is called like a word of SQL has quotes: "{word}"'
+    return None
+
+
+def _column_remedy(name: str, query: str, columns: Mapping[str, tuple[str, ...]]) -> str:
+    """Column of the query's tables that was probably meant, or the columns of these."""
+    words = {word.casefold() for word in re.findall(r"\w+", query)}
+    named = {table: names for table, names in columns.items() if table in words} or columns
+    every = [each for names in named.values() for each in names]
+    close = nearest(name, every)
+    if close is not None:
+        return f"did you mean {close}?"
+    return "\n".join(f"{table} has {', '.join(names)}" for table, names in named.items())
+
 
 MEMORY_BYTES = 1 << 30
 """Memory that a query and its answer may take, the columns of the report aside."""
@@ -62,7 +237,7 @@ def query(
     Args:
         report: The report.
         text: One ``SELECT`` statement of DuckDB's SQL (or ``FROM``, ``WITH``, ``SHOW``, ``DESCRIBE``, ``SUMMARIZE``,
-            ``EXPLAIN``); its tables are those of :func:`~abele.report.query_tables.table_columns`.
+            ``EXPLAIN``); its tables are those of :func:`~abele.report.query.table_columns`.
         seconds: Time that it may take.
         memory_bytes: Memory that it and its answer may take.
         threads: Threads that carry it out.

@@ -21,6 +21,8 @@ from abele.report.schema import (
     BUFFER_TILES,
     CRITICAL,
     EXCHANGE_BLOCKS,
+    EXPONENT_COUNTS,
+    EXPONENT_RECORDS,
     GROUPS,
     HOST_FUNCTIONS,
     HOST_LEAVES,
@@ -44,7 +46,6 @@ from abele.report.schema_program import (
     SUPERSTEPS,
     VERTICES,
 )
-from abele.report.schema_values import EXPONENT_COUNTS, EXPONENT_RECORDS
 from abele.report.table import Table
 from abele.report.text_column import read_only
 from abele.words import counted
@@ -476,8 +477,7 @@ class Report:
             InvalidOptionError: No such kind or program, or nothing to show.
             MissingPackageError: matplotlib is not installed.
         """
-        from abele.report.plot.kinds import plot_report
-        from abele.report.plot.options import PlotOptions
+        from abele.report.plot.kinds import PlotOptions, plot_report
 
         return plot_report(self, kind, PlotOptions(program=program, top=top, first=first, cycles=cycles))
 

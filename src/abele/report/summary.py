@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from abele.report.cycles import PARTS
-from abele.report.energy_text import energy_line
+from abele.report.energy import energy_line
 from abele.report.limits import LIMITS
 from abele.report.loading import Epoch, Loading
 from abele.report.report import Report

@@ -7,16 +7,14 @@ from dataclasses import dataclass, field
 
 from abele.codelet import compile_codelet
 from abele.compiler import Executable
-from abele.compiler.collector import collector_paused
+from abele.compiler.compile import collector_paused
 from abele.graph import Variable
-from abele.runtime.checks.checking import Checking
-from abele.runtime.checks.checks import Checks
+from abele.runtime.checks.checking import Checking, Checks
 from abele.runtime.checks.ended_vertices import VertexEnds
 from abele.runtime.checks.overruns import Overruns
 from abele.runtime.control.bytecode import Verdict
-from abele.runtime.control.callbacks import Callbacks
 from abele.runtime.control.leaf import Leaf
-from abele.runtime.control.virtual_machine import VirtualMachine, WorkingMemory
+from abele.runtime.control.virtual_machine import Callbacks, VirtualMachine, WorkingMemory
 from abele.runtime.host.functions import HostFunctions
 from abele.runtime.host.remote_memory import RemoteMemory
 from abele.runtime.lowering.lower import LoweringContext
@@ -28,10 +26,9 @@ from abele.runtime.native.fusion import Storage
 from abele.runtime.native.plan_runs import HostKernels
 from abele.runtime.ranks.group import Ranks
 from abele.runtime.supersteps.float_behaviour import CHECKS, Behaviour
-from abele.runtime.supersteps.native_supersteps import NativeSupersteps
+from abele.runtime.supersteps.native_supersteps import NativeSupersteps, VertexPrints
 from abele.runtime.supersteps.placed_groups import CountedVertices
 from abele.runtime.supersteps.seeds import Seeds
-from abele.runtime.supersteps.vertex_prints import VertexPrints
 
 
 @dataclass(frozen=True, eq=False, slots=True)

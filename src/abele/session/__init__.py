@@ -3,7 +3,7 @@
 from abele.network import Locations, MeanStrategy, OutputMode, PipelineSchedule, Schedule, TensorLocation
 from abele.session.advice import Advice
 from abele.session.arrays import SharedArray, SharedArrays
-from abele.session.cache import SessionCache
+from abele.session.cache import ArraySpec, SessionCache, Signature
 from abele.session.compiled import Compiled
 from abele.session.compiling import compile_network
 from abele.session.feeds import Results
@@ -11,7 +11,6 @@ from abele.session.host_interface import End, Ends
 from abele.session.input_checks import InputChecks
 from abele.session.session import Session
 from abele.session.settings import Settings
-from abele.session.signature import ArraySpec, Signature
 
 __all__ = [
     "Advice",

@@ -11,6 +11,9 @@ model of 1,000 weights is called as fast as one of 2.
 
 from __future__ import annotations
 
+import contextlib
+import os
+import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 import numpy as np
@@ -18,7 +21,24 @@ import numpy as np
 from abele.session.arrays import CHANGES, SharedArray, SharedArrays
 from abele.session.device_arrays import DeviceArrays
 from abele.session.host_interface import End
-from abele.session.locks import ForkLock
+
+# Locks that survive a fork.
+
+
+class ForkLock:
+    """A lock that a forked process finds open, whoever held it when it was forked."""
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+        self._lock = threading.RLock()
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold it; the same thread may do so again inside."""
+        if self._process != os.getpid():
+            self._process, self._lock = os.getpid(), threading.RLock()
+        with self._lock:
+            yield
 
 
 class Mirror:

@@ -50,7 +50,7 @@ class RecordedTensor:
 
     Attributes:
         name: Its name.
-        role: One of ``abele.report.schema_values.ROLES``.
+        role: One of ``abele.report.schema.ROLES``.
         type: Its element type.
         handle: Handle of the tensor on the device.
     """

@@ -16,7 +16,7 @@ from abele.graph.graph import SyncPattern
 from abele.machine import System, systems
 from abele.network.automatic_scale import AutomaticLossScale, GradientTracking
 from abele.options import Option, OptionTable, choice, flag, integer, number, text
-from abele.runtime.engine.setup import MODES
+from abele.runtime.engine.deployment import MODES
 
 DEFAULT_SYSTEM = "bow-2000"
 SYSTEM_VARIABLE = "ABELE_SYSTEM"

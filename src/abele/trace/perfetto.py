@@ -19,13 +19,123 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.arrays import Int64
-from abele.trace import wire
 from abele.writing import writing_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from abele.trace.trace import Trace
+
+
+# The wire format of protocol buffers, for columns: one record per row, all of one kind as long as each other.
+#
+# An object of the protobuf package per event takes some 10 µs and a kilobyte. Here a column becomes a block of bytes
+# at once: integers as varints of the width that the largest needs, shorter ones filled up with continuation bytes,
+# which the format allows (Perfetto's own writer fills its lengths up so).
+#
+# Source: protobuf.dev/programming-guides/encoding.
+
+Bytes = npt.NDArray[np.uint8]
+VARINT, FIXED64, LENGTH = 0, 1, 2
+_ROWS_AT_A_TIME = 1 << 16
+
+
+def varint(value: int) -> bytes:
+    """A number, 0 or more, in the fewest bytes."""
+    parts = bytearray()
+    while value > 0x7F:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    parts.append(value)
+    return bytes(parts)
+
+
+def tag(field: int, kind: int) -> bytes:
+    """Bytes before a field."""
+    return varint(field << 3 | kind)
+
+
+def number(field: int, value: int) -> bytes:
+    """A field with a number, 0 or more."""
+    return tag(field, VARINT) + varint(value)
+
+
+def message(field: int, *parts: bytes) -> bytes:
+    """A field with a message, a text or bytes."""
+    content = b"".join(parts)
+    return tag(field, LENGTH) + varint(len(content)) + content
+
+
+def text(field: int, value: str) -> bytes:
+    """Field with a text; characters outside UTF-8 become question marks."""
+    return message(field, value.encode("utf-8", "replace"))
+
+
+def number_column(field: int, values: npt.NDArray[Any]) -> Bytes:
+    """A field with a number in each row.
+
+    Args:
+        field: Its number.
+        values: Integers of shape [n], 0 or more.
+
+    Returns:
+        uint8[n, width].
+    """
+    left = values.astype(np.uint64)
+    width = max(1, -(-int(left.max()).bit_length() // 7)) if len(left) else 1
+    head = tag(field, VARINT)
+    block = np.empty((len(left), len(head) + width), np.uint8)
+    block[:, : len(head)] = np.frombuffer(head, np.uint8)
+    for place in range(width):
+        more = 0x80 if place < width - 1 else 0
+        block[:, len(head) + place] = (left & np.uint64(0x7F)).astype(np.uint8) | np.uint8(more)
+        left >>= np.uint64(7)
+    return block
+
+
+def double_column(field: int, values: npt.NDArray[Any]) -> Bytes:
+    """A field with a float64 in each row, uint8[n, width]."""
+    head = np.frombuffer(tag(field, FIXED64), np.uint8)
+    content = np.ascontiguousarray(values, "<f8").view(np.uint8).reshape(len(values), 8)
+    return np.concatenate([np.broadcast_to(head, (len(values), len(head))), content], axis=1)
+
+
+def constant_column(content: bytes, rows: int) -> Bytes:
+    """The same bytes in each row, uint8[n, width]."""
+    return np.broadcast_to(np.frombuffer(content, np.uint8), (rows, len(content)))
+
+
+def message_column(field: int, parts: Sequence[Bytes]) -> Bytes:
+    """Field with a message in each row, from the columns of its fields, uint8[n, width]."""
+    rows, width = len(parts[0]), sum(part.shape[1] for part in parts)
+    return np.concatenate([constant_column(tag(field, LENGTH) + varint(width), rows), *parts], axis=1)
+
+
+def merged(blocks: Sequence[tuple[npt.NDArray[np.int64], Bytes]]) -> list[Bytes]:
+    """The rows of several blocks in a common order.
+
+    Args:
+        blocks: For each block the places of its rows, ascending, and the rows, uint8[n, width]. Each place from 0 on is
+            taken once.
+
+    Returns:
+        Their bytes, in pieces.
+    """
+    total = sum(len(places) for places, _ in blocks)
+    pieces = []
+    for first in range(0, total, _ROWS_AT_A_TIME):
+        last = min(first + _ROWS_AT_A_TIME, total)
+        cuts = [tuple(np.searchsorted(places, (first, last)).tolist()) for places, _ in blocks]
+        sizes = np.zeros(last - first, np.int64)
+        for (low, high), (places, rows) in zip(cuts, blocks, strict=True):
+            sizes[places[low:high] - first] = rows.shape[1]
+        starts = np.cumsum(sizes) - sizes
+        piece = np.empty(int(sizes.sum()), np.uint8)
+        for (low, high), (places, rows) in zip(cuts, blocks, strict=True):
+            begins = starts[places[low:high] - first]
+            piece[begins[:, None] + np.arange(rows.shape[1])] = rows[low:high]
+        pieces.append(piece)
+    return pieces
 
 
 _PACKET = 1
@@ -64,43 +174,43 @@ class PerfettoWriter:
         self._words = {
             field: _Words(field, {}) for field in (_CATEGORIES, _NAMES, _ANNOTATION_NAMES, _ANNOTATION_TEXTS)
         }
-        self._packet(wire.number(_FLAGS, _CLEARED))
+        self._packet(number(_FLAGS, _CLEARED))
         if unix_ns is not None:
             clocks = [
-                wire.message(1, wire.number(1, clock), wire.number(2, moment))
+                message(1, number(1, clock), number(2, moment))
                 for clock, moment in ((_BOOTTIME, 0), (_REALTIME, unix_ns))
             ]
-            self._packet(wire.message(_CLOCK_SNAPSHOT, *clocks, wire.number(2, _BOOTTIME)))
+            self._packet(message(_CLOCK_SNAPSHOT, *clocks, number(2, _BOOTTIME)))
 
     def _packet(self, *fields: bytes) -> None:
-        self._stream.write(wire.message(_PACKET, wire.number(_SEQUENCE, 1), *fields))
+        self._stream.write(message(_PACKET, number(_SEQUENCE, 1), *fields))
 
     # --- tracks -------------------------------------------------------------------------------------------------------
 
     def _track(self, *fields: bytes, parent: int = 0, rank: int | None = None) -> int:
         self._last_track += 1
-        above = wire.number(5, parent) if parent else b""
-        order = b"" if rank is None else wire.number(12, rank)
-        self._packet(wire.message(_TRACK, wire.number(1, self._last_track), above, order, *fields))
+        above = number(5, parent) if parent else b""
+        order = b"" if rank is None else number(12, rank)
+        self._packet(message(_TRACK, number(1, self._last_track), above, order, *fields))
         return self._last_track
 
     def process(self, pid: int, name: str) -> int:
         """A process, for tracks below it; its number, 1 to 2³¹ − 1, is no other's. Gives the track."""
-        return self._track(wire.message(3, wire.number(1, pid), wire.text(6, name)), wire.number(11, _EXPLICIT_ORDER))
+        return self._track(message(3, number(1, pid), text(6, name)), number(11, _EXPLICIT_ORDER))
 
     def thread(self, pid: int, tid: int, name: str, parent: int) -> int:
         """A thread of a process. Gives the track."""
-        fields = wire.number(1, pid), wire.number(2, tid), wire.text(5, name)
-        return self._track(wire.message(4, *fields), parent=parent)
+        fields = number(1, pid), number(2, tid), text(5, name)
+        return self._track(message(4, *fields), parent=parent)
 
     def track(self, name: str, parent: int = 0, rank: int | None = None) -> int:
         """A track of a name below another; those of lower ``rank`` come first. Gives the track."""
-        return self._track(wire.text(2, name), wire.number(11, _EXPLICIT_ORDER), parent=parent, rank=rank)
+        return self._track(text(2, name), number(11, _EXPLICIT_ORDER), parent=parent, rank=rank)
 
     def counter(self, name: str, unit: str = "", parent: int = 0, rank: int | None = None) -> int:
         """A number over time. Gives the track."""
-        known = wire.number(3, _UNITS[unit]) if unit in _UNITS else wire.text(6, unit) if unit else b""
-        return self._track(wire.text(2, name), wire.message(8, known), parent=parent, rank=rank)
+        known = number(3, _UNITS[unit]) if unit in _UNITS else text(6, unit) if unit else b""
+        return self._track(text(2, name), message(8, known), parent=parent, rank=rank)
 
     # --- texts --------------------------------------------------------------------------------------------------------
 
@@ -122,8 +232,8 @@ class PerfettoWriter:
         fresh = list(known.items())[self._words[field].written :]
         for first in range(0, len(fresh), _WORDS_PER_PACKET):
             part = fresh[first : first + _WORDS_PER_PACKET]
-            entries = [wire.message(field, wire.number(1, k), wire.text(2, word)) for word, k in part]
-            self._packet(wire.message(_INTERNED, *entries), wire.number(_FLAGS, _NEEDED))
+            entries = [message(field, number(1, k), text(2, word)) for word, k in part]
+            self._packet(message(_INTERNED, *entries), number(_FLAGS, _NEEDED))
         self._words[field].written = len(known)
         return found
 
@@ -167,7 +277,7 @@ class PerfettoWriter:
         order = np.argsort(place[size:], kind="stable")
         columns = (begins, track[lasting], name[lasting], category[lasting])
         blocks += self._named(place[size:], order, _BEGIN, columns, *told)
-        for piece in wire.merged(blocks):
+        for piece in merged(blocks):
             self._stream.write(piece.data)
         if size < len(lasting):
             short = ~lasting
@@ -195,7 +305,7 @@ class PerfettoWriter:
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
         blocks = self._named(place, order, _INSTANT, (time_ns, track, name, category), numbers or {}, texts or {})
-        for piece in wire.merged(blocks):
+        for piece in merged(blocks):
             self._stream.write(piece.data)
 
     def _named(
@@ -206,7 +316,7 @@ class PerfettoWriter:
         columns: tuple[Int64, Int64, Int64, Int64],
         numbers: Mapping[str, Int64],
         texts: Mapping[str, Int64],
-    ) -> list[tuple[Int64, wire.Bytes]]:
+    ) -> list[tuple[Int64, Bytes]]:
         """Blocks of events with names: those with texts, and those without."""
         told = np.zeros(len(order), np.bool_)
         for column in texts.values():
@@ -216,28 +326,28 @@ class PerfettoWriter:
             if not len(rows):
                 continue
             time, track, name, category = (column[rows] for column in columns)
-            fields = [wire.number_column(_CATEGORY, category), wire.number_column(_NAME, name)]
+            fields = [number_column(_CATEGORY, category), number_column(_NAME, name)]
             for field, values in ((3, numbers), (17, some)):
                 for word, column in values.items():
-                    said = wire.constant_column(wire.number(1, self._annotation(word)), len(rows))
-                    value = wire.number_column(field, np.maximum(column[rows], 0))
-                    fields.append(wire.message_column(_ANNOTATION, [said, value]))
+                    said = constant_column(number(1, self._annotation(word)), len(rows))
+                    value = number_column(field, np.maximum(column[rows], 0))
+                    fields.append(message_column(_ANNOTATION, [said, value]))
             blocks.append((place[rows], self._rows(time, kind, track, fields)))
         return blocks
 
     def _annotation(self, word: str) -> int:
         return int(self._numbers(_ANNOTATION_NAMES, [word])[0])
 
-    def _rows(self, time: Int64, kind: int, track: Int64, fields: Sequence[wire.Bytes] = ()) -> wire.Bytes:
-        head = wire.number(_SEQUENCE, 1) + wire.number(_FLAGS, _NEEDED)
+    def _rows(self, time: Int64, kind: int, track: Int64, fields: Sequence[Bytes] = ()) -> Bytes:
+        head = number(_SEQUENCE, 1) + number(_FLAGS, _NEEDED)
         event = [
-            wire.constant_column(wire.number(_TYPE, kind), len(time)),
-            wire.number_column(_EVENT_TRACK, track),
+            constant_column(number(_TYPE, kind), len(time)),
+            number_column(_EVENT_TRACK, track),
             *fields,
         ]
-        stamp = wire.number_column(_TIMESTAMP, time)
-        packet = [wire.constant_column(head, len(time)), stamp, wire.message_column(_EVENT, event)]
-        return wire.message_column(_PACKET, packet)
+        stamp = number_column(_TIMESTAMP, time)
+        packet = [constant_column(head, len(time)), stamp, message_column(_EVENT, event)]
+        return message_column(_PACKET, packet)
 
     def counters(self, track: Int64, time_ns: Int64, values: npt.NDArray[Any]) -> None:
         """Add values of counters; NaN and infinities, which a line cannot show, are left out.
@@ -250,7 +360,7 @@ class PerfettoWriter:
         kept = np.flatnonzero(np.isfinite(values))
         kept = kept[np.argsort(time_ns[kept], kind="stable")]
         if len(kept):
-            value = wire.double_column(_DOUBLE_COUNTER, values[kept])
+            value = double_column(_DOUBLE_COUNTER, values[kept])
             self._stream.write(np.ascontiguousarray(self._rows(time_ns[kept], _COUNT, track[kept], [value])).data)
 
 

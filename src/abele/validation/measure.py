@@ -10,19 +10,140 @@ without these categories, and without gaps.
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from abele.compiler import Executable, compile_program
-from abele.errors import InvalidOptionError
+from abele.errors import AbeleError, FileFormatError, InvalidOptionError
 from abele.graph import Graph
 from abele.machine import System, systems
-from abele.validation.compiled import compiled_bytes
+from abele.machine.source import Cited, calibrated
+from abele.report import Memory
 from abele.validation.options import understood
 from abele.validation.parameters import Parameters
-from abele.validation.rows import BenchmarkRow, Reference
 from abele.validation.tools import tool
 from abele.words import counted
+
+# Published operator benchmarks: rows of a CSV file.
+
+CHIPS = {"mk1": "gc2", "mk2": "gc200"}
+"""Systems by the prefix of their columns."""
+_COLUMNS = "name", "tool", "params"
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Published figures of one operator on one chip.
+
+    Attributes:
+        cycles: Cycles of all its programs, or None.
+        total_bytes: Bytes over all tiles, gaps left out; or None.
+    """
+
+    cycles: int | None
+    total_bytes: int | None
+
+
+@dataclass(frozen=True)
+class BenchmarkRow:
+    """One operator benchmark.
+
+    Attributes:
+        name: Its name.
+        tool: Kind of operator.
+        parameters: Parameters of the benchmark.
+        references: Published figures by name of the system; a chip without figures is left out.
+        unread: Why the parameters could not be read; empty where they could.
+    """
+
+    name: str
+    tool: str
+    parameters: Parameters
+    references: dict[str, Reference]
+    unread: str = ""
+
+
+def read_rows(path: str | Path) -> list[BenchmarkRow]:
+    """The rows of a CSV file: ``name``, ``tool``, ``params``, and where published cycles and bytes for each chip.
+
+    Raises:
+        FileFormatError: There is no such file, a column is missing, or a figure is no number.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileFormatError(f"there is no file {path}")
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        table = csv.DictReader(file, skipinitialspace=True)
+        for column in _COLUMNS:
+            if column not in (table.fieldnames or ()):
+                raise FileFormatError(f"{path.name} has no column {column!r}", at="line 1")
+        return [_row(path.name, table.line_num, fields) for fields in table if fields["name"]]
+
+
+def _row(file: str, line: int, fields: dict[str, str | None]) -> BenchmarkRow:
+    name, kind, given = (fields[column] or "" for column in _COLUMNS)
+    references = {}
+    for chip, system in CHIPS.items():
+        try:
+            cycles, held = (_figure(fields.get(f"{chip}_{what}")) for what in ("cycles", "total_mem_bytes"))
+        except ValueError as wrong:
+            raise FileFormatError(f"{file}: {wrong}", at=f"line {line}") from None
+        if cycles is not None or held is not None:
+            references[system] = Reference(cycles, held)
+    # Solvers say the side of the matrix in the row's name alone.
+    if kind == "matrix_solver" and name.endswith("_right") and "--left-side" not in given:
+        given = f"--left-side false {given}"
+    try:
+        return BenchmarkRow(name, kind, Parameters.parse(given), references)
+    except AbeleError as wrong:
+        return BenchmarkRow(name, kind, Parameters({}), references, unread=f"{type(wrong).__name__}: {wrong}")
+
+
+def _figure(text: str | None) -> int | None:
+    """A whole number, or None where nothing stands."""
+    return int(float(text)) if text and text.strip() else None
+
+
+# Published programs that hold compiled code.
+#
+# The totals of factorisations and solves have some 16 KB on every tile that runs a vertex: 17.4 KB for one 16 x 16
+# Cholesky, twice that for two side by side, and 1.05 MB for a solve whose 64 rows are masked where they lie. Whether
+# elements have 2 or 4 bytes hardly changes them, and no other kind of operator has such bytes: their tool compiles
+# codelets, which the others leave out. So a tile with vertices is counted with what a compiled program takes there;
+# code of vertices and of control and stacks are in it.
+
+TOOLS = frozenset({"cholesky", "matrix_solver"})
+"""Kinds of operators whose published totals hold compiled code."""
+TILE_BYTES = 15_964
+"""Bytes of a compiled program on each tile that runs vertices. Calibrated on one 16 x 16 Cholesky on GC2: the
+totals less the matrix, its factor and the vertex are 15,584 B in f32 and 16,344 B in f16; their mean.
+"""
+
+
+def calibrations() -> Iterator[tuple[str, Cited]]:
+    """Calibrated numbers by name."""
+    row = "cholesky_batch_1_dim_16_block_16"
+    text = "totals less the matrix, its factor and the vertex, 15,584 B in f32 and 16,344 B in f16; their mean"
+    on = tuple(
+        f"memory: {row}_lower_{lower}_type_{dtype}, {chip}"
+        for lower, dtype in (("false", "float"), ("false", "half"), ("true", "half"))
+        for chip in ("gc2", "gc200")
+    )
+    yield "validation.compiled.TILE_BYTES", calibrated(TILE_BYTES, text, on=on)
+
+
+def compiled_bytes(kind: str, memory: Memory) -> int:
+    """Bytes over all tiles of the compiled program of an operator; 0 where published totals hold none."""
+    if kind not in TOOLS:
+        return 0
+    runs_vertices = memory.run_bytes[memory.categories.index("vertex_code")] > 0
+    return TILE_BYTES * int(np.asarray(memory.run_tiles)[runs_vertices].sum())
+
 
 NOT_PUBLISHED = ("vertex_code", "control_code", "stacks", "gaps")
 """Categories of memory that published totals do not hold."""

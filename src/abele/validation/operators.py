@@ -16,9 +16,8 @@ from rich.console import Console
 from rich.progress import track
 
 from abele.validation.figures import Comparison, Figure
-from abele.validation.measure import RowResult, measure
+from abele.validation.measure import CHIPS, BenchmarkRow, RowResult, measure
 from abele.validation.options import understood
-from abele.validation.rows import CHIPS, BenchmarkRow
 
 _SOURCE = "Graphcore's IPUModel, published operator benchmarks"
 

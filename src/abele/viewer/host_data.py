@@ -16,8 +16,7 @@ import numpy as np
 from abele.arrays import Float64, Int32, Int64
 from abele.report import Report
 from abele.trace.columns import Events, HeatmapData, Instants, Processes, SeriesData, Threads
-from abele.trace.nesting import nested
-from abele.trace.trace import Trace
+from abele.trace.trace import Trace, nested
 from abele.viewer.bars import LaneBars
 from abele.viewer.open_reports import Opened
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from abele.arrays import Float64, Int64
 from abele.report import Report
-from abele.report.tile_runs import spread
+from abele.report.tiles import spread
 from abele.viewer.executions import Looped
 from abele.viewer.lanes import PARTS, SLOTS, GroupLanes, lanes_of
 from abele.viewer.open_reports import Opened

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from abele.codelet.cpp import load_codelets
-from abele.codelet.cpp.attributes import stated_constraints
+from abele.codelet.cpp.loading import stated_constraints
 from abele.codelet.cpp.naming import without_arguments
 
 SOURCE = r"""

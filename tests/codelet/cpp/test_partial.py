@@ -6,9 +6,8 @@ import pytest
 
 from abele.codelet.cpp import load_codelets
 from abele.codelet.cpp.braces import regions
-from abele.codelet.cpp.diagnostics import Message
-from abele.codelet.cpp.partial import without_errors
-from abele.codelet.cpp.refusals import refusal_symbol, symbol_refusal
+from abele.codelet.cpp.reflect import refusal_symbol, symbol_refusal
+from abele.codelet.cpp.toolchain import Message, without_errors
 from abele.errors import CodeletError, CodeletLinkError, CodeletParseError
 
 SOURCE = """#include <x> // {

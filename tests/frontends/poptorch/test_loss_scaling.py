@@ -10,7 +10,7 @@ from torch import nn
 
 from abele import poptorch
 from abele.errors import InvalidOptionError
-from abele.frontends.poptorch.options.loss_scaling import GradientTensorTrackingMethod as Method
+from abele.frontends.poptorch.options.options import GradientTensorTrackingMethod as Method
 
 NAME = "automaticLossScalingSettings."
 

@@ -19,8 +19,8 @@ from torch import nn
 
 from abele.errors import OutOfMemoryError
 from abele.frontends import poptorch
-from abele.frontends.poptorch.models.advice import words
 from abele.frontends.poptorch.models.batching import Batching
+from abele.frontends.poptorch.models.compiling import words
 from abele.machine import systems
 from abele.network import NetworkBuilder
 from abele.numerics import f16

@@ -18,7 +18,7 @@ from torch import nn
 
 from abele import poptorch
 from abele.errors import FileFormatError
-from abele.frontends.poptorch.models.saving import FORMAT
+from abele.frontends.poptorch.models.exporting import FORMAT
 from abele.frontends.poptorch.version import VERSION
 
 pytestmark = pytest.mark.usefixtures("whole_machine")

@@ -21,7 +21,7 @@ from torch import nn
 from abele import poptorch
 from abele.errors import AbeleError
 from abele.frontends.poptorch.capture import capture
-from abele.frontends.poptorch.models.placing import Placing
+from abele.frontends.poptorch.models.compiling import Placing
 from abele.network import evaluate
 from abele.network.passes.stages import AssignStages
 from support import sweeps

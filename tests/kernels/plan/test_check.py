@@ -16,8 +16,7 @@ from abele.kernels.illegal import IllegalFormError
 from abele.kernels.nest.binding import bound_calls
 from abele.kernels.nest.ir import Const
 from abele.kernels.nest.loop_nest import Acc, NestLocal
-from abele.kernels.plan.check import check_form
-from abele.kernels.plan.passes import PIPELINE, run_passes
+from abele.kernels.plan.passes import PIPELINE, check_form, run_passes
 from abele.kernels.tasks.leaves import LeafTasks
 from abele.kernels.tasks.program import Task, TaskProgram, TaskStage
 from abele.numerics import i32

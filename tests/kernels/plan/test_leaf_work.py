@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from abele.kernels import BoundKernel, Buffer, HostKernel, bind, plan_native
 from abele.kernels.nest.ir import Affine, load, nest, store
-from abele.kernels.plan.leaf_work import distinct_elements
+from abele.kernels.plan.native_plan import distinct_elements
 from abele.numerics import bf16, f32
 
 

@@ -12,12 +12,10 @@ from products_kit import linear
 
 from abele.kernels import BoundKernel, Buffer, bind
 from abele.kernels.nest.binding import bound_calls
-from abele.kernels.plan.measure_products import measure_rates, measured_target, tile_costs
-from abele.kernels.plan.passes import plan_native, run_passes
+from abele.kernels.plan.passes import measure_rates, measured_target, plan_native, run_passes, tile_costs
 from abele.kernels.products.schedule import ProductSchedule
 from abele.kernels.routines.blocking import blocking
-from abele.kernels.routines.costs import VARIABLE, ProductCosts
-from abele.kernels.routines.rates import PackedRates
+from abele.kernels.routines.costs import VARIABLE, PackedRates, ProductCosts
 from abele.kernels.target import HostTarget
 
 SIZES = blocking(16, 32, 1 << 15, 1 << 20)

@@ -14,7 +14,7 @@ from abele.kernels import BoundKernel, Buffer, HostKernel, bind, plan_native
 from abele.kernels.nest.ir import load, nest, select, store
 from abele.kernels.routines import costs
 from abele.kernels.routines.blocking import blocking
-from abele.kernels.routines.libraries import MatrixLibrary, loaded_library
+from abele.kernels.routines.gains import MatrixLibrary, loaded_library
 from abele.numerics import f32
 
 ORDERS = list(product(("ik", "ki"), ("kj", "jk"), ("ij", "ji")))

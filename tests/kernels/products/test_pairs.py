@@ -11,7 +11,7 @@ from products_kit import expected, linear, listing, values
 
 from abele.kernels import HostKernel
 from abele.kernels.nest.ir import load, nest, store
-from abele.kernels.products.shares import product_cost
+from abele.kernels.products.choose import product_cost
 from abele.kernels.routines.blocking import blocking
 from abele.kernels.routines.costs import VARIABLE, product_costs
 from abele.kernels.routines.packed import PAIRS, product_module

@@ -28,7 +28,7 @@ from abele.poplibs import poplin
 from abele.poplibs.poplin import ConvParams, InputTransform, OutputTransform, TransformedConv, multiconv
 from abele.poplibs.poplin.contraction import problem as problems
 from abele.poplibs.poplin.multiconv.args import MultiPlanning
-from abele.poplibs.poplin.multiconv.shares import share_tiles
+from abele.poplibs.poplin.multiconv.convs import share_tiles
 from abele.poplibs.poplin.options import Planning
 from abele.poplibs.poplin.planner.search import best_plans, find_plan
 from abele.poplibs.poplin.planner.target import target_of

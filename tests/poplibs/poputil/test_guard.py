@@ -18,7 +18,7 @@ from abele.poplibs import gcl, poplin, popnn, popops, poprand, poputil
 from abele.poplibs.poplin import ConvParams, linalg, multiconv
 from abele.poplibs.popnn import ctc, ctc_infer, gru, lstm, rnn
 from abele.poplibs.popops import embedding, rearrange
-from abele.poplibs.poputil.forms import hints_of
+from abele.poplibs.poputil.arguments import hints_of
 from abele.poplibs.poputil.guard import guarded
 from abele.poplibs.poputil.rules import ANY, rule_of
 

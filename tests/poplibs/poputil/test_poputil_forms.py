@@ -17,13 +17,12 @@ from abele.graph import Execute, Sequence, Tensor
 from abele.graph.clone import TensorCloneMethod
 from abele.graph.debug_context import DebugContext, DebugNameAndId
 from abele.numerics import f16, f32
-from abele.poplar.option_flags import OptionFlags
+from abele.poplar.values import OptionFlags
 from abele.poplibs import gcl, poplin, popnn, popops, poprand, poputil
 from abele.poplibs.popnn import cpp_forms, gru, lstm
 from abele.poplibs.popops import Operation, ReduceParams, ScaledAddSpecialisation
 from abele.poplibs.popops import expr as pe
-from abele.poplibs.poputil.arguments import Arguments, Forms
-from abele.poplibs.poputil.forms import make_form
+from abele.poplibs.poputil.arguments import Arguments, Forms, make_form
 
 Case = Callable[[Graph, Sequence], Any]
 POOL = popnn.PoolParams(popnn.PoolingType.MAX, (6, 6), (2, 2), (2, 2), (0, 0), (0, 0), 4, 2, f32)

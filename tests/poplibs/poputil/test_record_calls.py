@@ -13,7 +13,7 @@ from abele import Graph, Sequence, Tensor
 from abele.errors import TypeMismatchError
 from abele.poplibs import gcl, popops
 from abele.poplibs.popnn import augru, ctc, gru, lstm
-from abele.poplibs.poputil.forms import hints_of
+from abele.poplibs.poputil.arguments import hints_of
 from abele.poplibs.poputil.guard import guarded
 from abele.poplibs.poputil.record_calls import takes_fields_of
 

@@ -16,7 +16,7 @@ from abele.compiler.cost import vertex_costs
 from abele.errors import GraphConnectionError, TypeMismatchError, UnknownFieldError, UnknownVertexTypeError
 from abele.numerics import as_element_type, bool_, f16, f32, i32
 from abele.poplibs import popops, poputil
-from abele.poplibs.popops.expressions.op_types import BinaryOpType, UnaryOpType
+from abele.poplibs.popops.expressions.names import BinaryOpType, UnaryOpType
 
 UNARY = "popops::expr::UnaryOpType::"
 BINARY = "popops::expr::BinaryOpType::"

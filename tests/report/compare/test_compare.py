@@ -23,8 +23,8 @@ from abele.numerics import f32
 from abele.poplibs import poplin
 from abele.report import OPS, STEPS, VARIABLES, Memory, Report, sum_by_op
 from abele.report.compare import STATUSES, ReportComparison, compare
-from abele.report.compare.match import match, occurrences
 from abele.report.compare.render import render_comparison
+from abele.report.compare.tables import match, occurrences
 from abele.report.compare.text import change_lines
 
 

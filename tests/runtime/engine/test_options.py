@@ -12,8 +12,7 @@ from abele.errors import InvalidOptionError, OutOfMemoryError, ProfilingDisabled
 from abele.graph import Copy, Graph, Sequence
 from abele.report import Report
 from abele.runtime import Checks, Engine
-from abele.runtime.engine.option_table import OPTIONS
-from abele.runtime.engine.options import VARIABLES, read_options
+from abele.runtime.engine.options import OPTIONS, VARIABLES, read_options
 from abele.runtime.engine.run_log import REPORT_NAME
 
 

@@ -11,8 +11,7 @@ import abele as ab
 from abele import InOut, Input, Vector, f32
 from abele.errors import EngineError
 from abele.graph import Copy, Edge, StateData
-from abele.runtime.memory.arena import Arena
-from abele.runtime.memory.check_tables import check_equal, check_intervals, check_numbers, check_stretches
+from abele.runtime.memory.arena import Arena, check_equal, check_intervals, check_numbers, check_stretches
 
 LARGEST = (1 << 63) - 1
 

@@ -19,7 +19,7 @@ from abele.network import Group, NetworkBuilder, Schedule, Sgd, Value
 from abele.network.ops import build
 from abele.numerics import f32, i32
 from abele.runtime.native.fusion import flattened, is_fusible, split_runs
-from abele.runtime.native.kernel_calls import Binder
+from abele.runtime.native.plan_runs import Binder
 
 BATCH, TOKENS, WIDTH = 6, 20, 32
 SMALL_PRODUCT = 1 << 14

@@ -13,7 +13,7 @@ from abele.codelet import InOut, Vector, Vertex, codelet
 from abele.graph import Execute, Graph, Repeat
 from abele.numerics import f32, i32
 from abele.runtime import Engine
-from abele.runtime.supersteps.thread_shares import cost_cuts, even_cuts
+from abele.runtime.supersteps.native_supersteps import cost_cuts, even_cuts
 
 
 @given(costs=st.lists(st.integers(0, 1000), min_size=1, max_size=200), threads=st.integers(1, 7))

@@ -12,9 +12,15 @@ from abele.errors import FileFormatError, InvalidOptionError
 from abele.network import Network, evaluate
 from abele.packing import SizeHistogram, pack
 from abele.validation.packed import comparing
+from abele.validation.packed.comparing import (
+    GLUE_ROWS,
+    SQUAD_ROWS,
+    WIKIPEDIA_ROWS,
+    histogram_of,
+    read_histograms,
+    unpadded_speed_up,
+)
 from abele.validation.packed.costs import PackCosts, PackRuns
-from abele.validation.packed.lengths import histogram_of, read_histograms
-from abele.validation.packed.published import GLUE_ROWS, SQUAD_ROWS, WIKIPEDIA_ROWS
 from abele.validation.packed.runs import (
     MASKED,
     UpdateCost,
@@ -23,7 +29,6 @@ from abele.validation.packed.runs import (
     padded_run,
     update_cost,
 )
-from abele.validation.packed.unpadding import unpadded_speed_up
 from abele.validation.page import page_text
 from abele.validation.training.bert import MASKS, Bert
 from abele.validation.training.run import TrainingRun

@@ -13,10 +13,9 @@ from abele.network import evaluate, verify
 from abele.network.ir import Network, NetworkBuilder
 from abele.numerics import f16
 from abele.validation.training.bert import Bert
-from abele.validation.training.gpt import Gpt
 from abele.validation.training.resnet import ResNet
+from abele.validation.training.runs import Gpt, Vit
 from abele.validation.training.transformer import LayerBuilder, LayerSizes, StagePlan
-from abele.validation.training.vit import Vit
 
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional

@@ -16,12 +16,18 @@ from abele.network import Lamb, Lars, Sgd
 from abele.validation.page import page_text
 from abele.validation.training import comparing
 from abele.validation.training.bert import Bert
-from abele.validation.training.comparing import Predicted, comparisons, details_text, predict_all
+from abele.validation.training.comparing import (
+    UNCERTAINTY,
+    Predicted,
+    comparisons,
+    details_text,
+    predict_all,
+    uncertainty,
+)
 from abele.validation.training.resnet import ResNet
 from abele.validation.training.run import PARTS, Prediction, TrainingRun
 from abele.validation.training.runs import RUNS, SCALINGS
 from abele.validation.training.transformer import LayerSizes, StagePlan
-from abele.validation.training.uncertainty import UNCERTAINTY, uncertainty
 
 SMALL = LayerSizes(hidden=64, heads=2, feed_forward=128)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from abele.report import Report
-from abele.report.energy_text import amount_text
+from abele.report.energy import amount_text
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

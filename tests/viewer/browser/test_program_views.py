@@ -10,8 +10,8 @@ import pytest
 
 import abele as ab
 from abele.report import FUNCTION_CALLS, PROGRAM_TREE, SUPERSTEP_VARIABLES, SUPERSTEPS, VERTICES, Report
-from abele.viewer.frozen import frozen
 from abele.viewer.open_reports import Shelf
+from abele.viewer.static import frozen
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

@@ -14,9 +14,9 @@ import pytest
 from abele.report import Report
 from abele.viewer import static_page
 from abele.viewer.answers import QUESTIONS, answer
-from abele.viewer.frozen import address
 from abele.viewer.open_reports import Shelf
 from abele.viewer.params import Params
+from abele.viewer.static import address
 from abele.viewer.wire import pack, unpack
 
 if TYPE_CHECKING:

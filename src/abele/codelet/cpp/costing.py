@@ -11,16 +11,125 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from abele.codelet import slots
 from abele.codelet.cpp.blocks import BasicBlock, FlowGraph, Instruction, NaturalLoop
-from abele.codelet.cpp.constants import constant_words
 from abele.codelet.cpp.early_exits import LOOP
-from abele.codelet.cpp.places import TouchedPlaces
 from abele.codelet.early_exits import END
 from abele.codelet.straight_code import StraightCode
 from abele.expr import TABLE, Slots
+
+# Addresses of a loop that are of one row.
+#
+# LLVM's code spells an address out as steps from a pointer, by an index that moves and by distances that do not. Two
+# addresses of a row share the pointer that comes into the loop; the other steps tell them apart. Pointers that are
+# made by equal instructions before the loop are one.
+
+
+class TouchedPlaces:
+    """Places that loops touch in an iteration.
+
+    Args:
+        blocks: The code.
+    """
+
+    def __init__(self, blocks: FlowGraph) -> None:
+        self.blocks = blocks
+
+    def shared(self, loop: NaturalLoop, inside: set[str], affine: set[str]) -> bool:
+        """True if a loop touches some row at more than one place that moves with it.
+
+        Args:
+            loop: The loop.
+            inside: Names of all values made in it.
+            affine: Those that move by an invariant each time round.
+        """
+        found: dict[str, set[tuple[str, ...]]] = {}
+        for pointer in self._pointers(loop):
+            if pointer in inside and self._moves(pointer, inside, affine):
+                row, way = self._way(pointer, inside)
+                found.setdefault(row, set()).add(way)
+        return any(len(ways) > 1 for ways in found.values())
+
+    def _pointers(self, loop: NaturalLoop) -> list[str]:
+        """Pointers of the loop's loads and stores, those of loops inside it left out."""
+        inner = [o.blocks for o in self.blocks.loops if o.header != loop.header and o.header in loop.blocks]
+        own = loop.blocks - set().union(*inner)
+        places = {"load": 0, "store": 1}
+        instructions = (i for name in own for i in self.blocks.by_name[name].instructions)
+        return [i.operands[places[i.opcode]].name for i in instructions if i.opcode in places]
+
+    def _moves(self, name: str, inside: set[str], affine: set[str]) -> bool:
+        made = self.blocks.made_by.get(name)
+        if name in affine or name not in inside or made is None:
+            return name in affine
+        return made.opcode == "getelementptr" and any(self._moves(use, inside, affine) for use in made.uses)
+
+    def _way(self, name: str, inside: set[str]) -> tuple[str, tuple[str, ...]]:
+        """The row that an address is in, and the steps to it."""
+        steps: list[str] = []
+        made = self.blocks.made_by.get(name)
+        while name in inside and made is not None and made.opcode == "getelementptr":
+            steps += [o.name or o.text for o in made.operands[1:]]
+            name = made.operands[0].name
+            made = self.blocks.made_by.get(name)
+        return self._written(name, made), tuple(steps)
+
+    def _written(self, name: str, made: Instruction | None) -> str:
+        """Text of the address computation that makes a pointer, if one does: pointers of equal text are one."""
+        if made is None or made.opcode != "getelementptr":
+            return name
+        return made.text.partition(" = ")[2]
+
+
+# Floating-point constants among the operands of instructions, as the words that registers hold.
+
+_ELEMENT = re.compile(r"\b(float|double|half|bfloat) (0x[HRKLM]?[0-9A-Fa-f]+|[-+]?\d[-+.\deE]*)")
+_SPLAT = re.compile(r"^<(\d+) x \w+> splat \((.*)\)$")
+_ELSEWHERE = ("phi", "getelementptr", "insertvalue", "extractvalue", "ret", "br", "switch")
+"""Instructions that take no constants of their own: values of a phi are set before it."""
+
+
+def constant_words(instruction: Instruction) -> Iterator[int]:
+    """Words of 32 bits of the constants that an instruction takes, zeros left out.
+
+    A vector of which all words are one takes it from one register.
+    """
+    if instruction.opcode in _ELSEWHERE:
+        return
+    for operand in instruction.operands:
+        if not operand.name:
+            yield from (w for w in _constants_words(operand.text) if w)
+
+
+def _constants_words(text: str) -> Iterator[int]:
+    splat = _SPLAT.match(text)
+    if splat is not None:
+        # All lanes alike: two lanes say everything.
+        text = f"{splat[2]}, {splat[2]}"
+    lanes = [_bits(kind, number) for kind, number in _ELEMENT.findall(text)]
+    halves = [bits for width, bits in lanes if width == 16]
+    yield from dict.fromkeys(bits for width, bits in lanes if width == 32)
+    if len(halves) == 1:
+        yield halves[0]
+        return
+    yield from dict.fromkeys(low | high << 16 for low, high in zip(halves[::2], halves[1::2], strict=False))
+
+
+def _bits(kind: str, number: str) -> tuple[int, int]:
+    """Width and bits of one element. LLVM writes floats in decimal, or as the bits of the double that equals them."""
+    if number.startswith(("0xH", "0xR")):
+        return 16, int(number[3:], 16)
+    value = np.uint64(int(number, 16)).view(np.float64) if number.startswith("0x") else np.float64(number)
+    if kind in ("half", "bfloat"):
+        return 16, int(np.float16(value).view(np.uint16))
+    with np.errstate(over="ignore", invalid="ignore"):
+        return 32, int(value.astype(np.float32).view(np.uint32))
+
 
 FREE = Slots()
 DATA_PATH_BITS = 64

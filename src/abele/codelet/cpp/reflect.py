@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -18,9 +19,40 @@ from abele.codelet.cpp.naming import (
     type_name,
     unwrapped,
 )
-from abele.codelet.cpp.refusals import refusal_text, text_refusal
-from abele.errors import CodeletError, SymbolError
+from abele.errors import AbeleError, CodeletError, CodeletLinkError, CodeletLoadError, CodeletParseError, SymbolError
 from abele.numerics import ElementType, as_element_type, f8_143, u8
+
+# Errors about a class that wait until it is used.
+#
+# An error refuses its own class, not its file. A function that the compiler does not take becomes a call of a symbol
+# that spells the error. A vertex that still reaches that call once everything is in place is refused.
+
+_PREFIX = "abele.refused."
+_REFUSALS_KINDS = {
+    k.__name__: k for k in (CodeletError, CodeletLinkError, CodeletLoadError, CodeletParseError, SymbolError)
+}
+
+
+def refusal_symbol(error: AbeleError) -> str:
+    """A symbol that spells an error."""
+    return _PREFIX + refusal_text(error).encode().hex()
+
+
+def symbol_refusal(symbol: str) -> AbeleError | None:
+    """The error that a symbol spells; None where it spells none."""
+    return text_refusal(bytes.fromhex(symbol.removeprefix(_PREFIX)).decode()) if symbol.startswith(_PREFIX) else None
+
+
+def refusal_text(error: AbeleError) -> str:
+    """An error as text, to be kept on disk."""
+    return json.dumps([type(error).__name__, error.message, error.at, error.because, error.remedy])
+
+
+def text_refusal(text: str) -> AbeleError:
+    """The error of a text that :func:`refusal_text` made."""
+    kind, message, at, because, remedy = json.loads(text)
+    return _REFUSALS_KINDS.get(kind, CodeletError)(message, at=at, because=because, remedy=remedy)
+
 
 _KINDS = {
     "poplar::Vertex": "vertex",
@@ -92,7 +124,7 @@ class VertexClass:
         compute: Symbol of its ``compute``; empty where the file has no code for it.
         this_offset: Byte of the object at which that of ``compute``'s class begins.
         cpp: Name in C++ code.
-        refusal: Reason for which it is refused (:func:`~abele.codelet.cpp.refusals.refusal_text`); empty where it is
+        refusal: Reason for which it is refused (:func:`~abele.codelet.cpp.reflect.refusal_text`); empty where it is
             not.
         tables: Bytes of the object that are pointers to tables of virtual functions.
     """

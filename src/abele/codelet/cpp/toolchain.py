@@ -15,11 +15,233 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from abele.codelet.cpp.diagnostics import compile_error, compile_messages
+from abele.codelet.cpp.braces import Region, directives_alone, regions
 from abele.codelet.cpp.library import MATH
-from abele.codelet.cpp.partial import without_errors
-from abele.codelet.cpp.standins import write_missing, write_stand_ins
-from abele.errors import CodeletError, CodeletLoadError
+from abele.codelet.cpp.reflect import refusal_symbol
+from abele.errors import CodeletError, CodeletLoadError, CodeletParseError
+
+# Messages of the C++ compiler, as errors of ours.
+
+_MESSAGE = re.compile(
+    r"^(?P<file>[^\n:]+):(?P<line>\d+):(?P<column>\d+): (?:fatal )?error: (?P<text>.*)$",
+    re.M,
+)
+_NOTE = re.compile(r"^(?P<file>[^\n:]+):(?P<line>\d+):(?P<column>\d+): note: in instantiation of ", re.M)
+_BUILTIN = re.compile(r"'(?P<name>__builtin_ipu_\w+|ipu::\w+)'")
+_DIAGNOSTICS_MISSING = re.compile(r"'(?P<name>[^']+)' file not found")
+_ASSEMBLY = ("in asm", "asm constraint", "assembly", "inline asm")
+USED = "__attribute__((used)) "
+"""Mark of ``compute`` before it is compiled; messages do not show it."""
+
+HARDWARE_REMEDY = "put it between #ifdef __IPU__ and #else, with portable C++ after #else; __IPU__ is not defined here"
+_SNIPPET_LINES = 4
+
+
+@dataclass(frozen=True)
+class Message:
+    """An error that the compiler found in the user's file.
+
+    Attributes:
+        error: Error of ours that it becomes.
+        places: Lines and columns of the user's file that it is about: its own place, and that of the code that asked
+            for it.
+    """
+
+    error: CodeletError
+    places: tuple[tuple[int, int], ...]
+
+
+def compile_error(said: str, name: str, source: str) -> CodeletError:
+    """The error that the compiler's output means.
+
+    Args:
+        said: Its output.
+        name: The user's file.
+        source: The temporary file that it was given.
+    """
+    messages = compile_messages(said, name, source)
+    if not messages:
+        return CodeletLoadError(
+            f"the C++ compiler refused {name}",
+            because=said.replace(source, name).strip()[:2000] or "it said nothing",
+            remedy="check the flags that were given with the file",
+        )
+    first = next((m.error for m in messages if type(m.error) is CodeletError), messages[0].error)
+    if type(first) is CodeletParseError and len(messages) > 1:
+        first.remedy = f"there are {len(messages)} errors; this is the first"
+    return first
+
+
+def compile_messages(said: str, name: str, source: str) -> list[Message]:
+    """The errors in the compiler's output, in its order.
+
+    Args:
+        said: Its output.
+        name: The user's file.
+        source: The temporary file that it was given.
+    """
+    said = said.replace(source, name).replace(USED, "")
+    heads = list(_MESSAGE.finditer(said))
+    ends = [*(h.start() for h in heads), len(said)][1:]
+    return [_message(h, said[h.start() : end], name) for h, end in zip(heads, ends, strict=True)]
+
+
+def _message(found: re.Match[str], said: str, name: str) -> Message:
+    at, text = f"{found['file']}:{found['line']}", found["text"]
+    here = [(int(found["line"]), int(found["column"]))] if found["file"] == name else []
+    asked = [(int(n["line"]), int(n["column"])) for n in _NOTE.finditer(said) if n["file"] == name]
+    places = tuple(here or asked)
+    if not here and asked:
+        at = f"{name}:{asked[0][0]}"
+    builtin, missing = _BUILTIN.search(text), _DIAGNOSTICS_MISSING.search(text)
+    if missing is not None:
+        boost = missing["name"].startswith("boost/")
+        error: CodeletError = CodeletLoadError(
+            f"header {missing['name']!r} was not found",
+            at=at,
+            because="of Boost there are multi_array, optional and variant, as names for headers" if boost else text,
+            remedy="give its directory: include=[…] or flags='-I…'",
+        )
+        return Message(error, ())
+    if builtin is not None:
+        error = hardware_only(builtin["name"], "an instruction without a portable meaning here", at)
+    elif any(word in text for word in _ASSEMBLY):
+        error = hardware_only("inline assembly", f"the compiler says: {text}", at)
+    else:
+        error = CodeletParseError(text, at=at, because=_snippet(said, len(found[0])))
+    return Message(error, places)
+
+
+def hardware_only(what: str, reason: str, at: str | None) -> CodeletError:
+    """The refusal of something that only the hardware can run."""
+    return CodeletError(f"{what} runs on the hardware only", at=at, because=reason, remedy=HARDWARE_REMEDY)
+
+
+def _snippet(said: str, start: int) -> str | None:
+    lines = [line for line in said[start:].splitlines() if line.strip()][:_SNIPPET_LINES]
+    return "\n".join(lines) or None
+
+
+# Headers of the host's libraries: codelet files include them for their host half, and find them empty.
+#
+# A program in one file includes ``poplar/Graph.hpp`` and ``popops/ElementWise.hpp`` before its codelets. Nothing of
+# them can be used in a codelet, so that any such header that is nowhere to be found is an empty file.
+
+LIBRARIES = (
+    "gccs",
+    "gcl",
+    "popart",
+    "popdist",
+    "popfloat",
+    "poplar",
+    "poplibs_support",
+    "poplibs_test",
+    "poplin",
+    "popnn",
+    "popops",
+    "poprand",
+    "popsolver",
+    "popsparse",
+    "popsys",
+    "poputil",
+    "pva",
+)
+"""Directories of headers that belong to the host."""
+_INCLUDED = re.compile(rf'^[ \t]*#[ \t]*include[ \t]*[<"]((?:{"|".join(LIBRARIES)})/[^">]+)[">]', re.M)
+_MISSING = re.compile(rf"'((?:{'|'.join(LIBRARIES)})/[^']+)' file not found")
+_TEXT = "#pragma once\n"
+
+
+def write_stand_ins(text: str, folder: Path) -> None:
+    """Write an empty header for each one of a host library that a source mentions; to be looked for last."""
+    for name in set(_INCLUDED.findall(text)):
+        _write(name, folder)
+
+
+def write_missing(said: str, folder: Path) -> bool:
+    """Write an empty header for the one that a compiler did not find, if it belongs to the host.
+
+    Args:
+        said: The compiler's output.
+        folder: Folder of such headers.
+
+    Returns:
+        True if there is one more.
+    """
+    found = _MISSING.search(said)
+    return found is not None and _write(found[1], folder)
+
+
+def _write(name: str, folder: Path) -> bool:
+    path = (folder / name).resolve()
+    if folder.resolve() not in path.parents or path.exists():
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(_TEXT, encoding="utf-8")
+    return True
+
+
+# Source of a file without the parts that the compiler refuses: the rest is compiled all the same.
+#
+# A function with an error gets a body that calls a symbol spelling the error (:mod:`~abele.codelet.cpp.reflect`), a
+# vertex class whose declarations have errors becomes one without fields that does so. Errors outside both are the
+# file's.
+
+_VERTEX = re.compile(r":[^{]*\b(\w*Vertex\w*)\b")
+_MULTI = re.compile(r"\bMultiVertex\b")
+_STUB = "abele_refused_"
+
+
+def without_errors(text: str, messages: Sequence[Message]) -> str:
+    """The source with the code that the messages are about replaced; lines stay where they are.
+
+    Args:
+        text: The source.
+        messages: Messages of the compiler about it.
+
+    Raises:
+        CodeletError: That of a message which is about neither a function nor a vertex class.
+    """
+    found = list(regions(text))
+    lines = [0, *(m.end() for m in re.finditer("\n", text))]
+    replaced: dict[Region, Message] = {}
+    for message in messages:
+        places = [lines[line - 1] + column - 1 for line, column in message.places if 0 < line <= len(lines)]
+        region = next((r for at in places if (r := _region(found, at)) is not None), None)
+        if region is None:
+            raise message.error
+        # Of two heads that share an end (both sides of an #if) the latter's, so that both keep their own.
+        replaced.setdefault(max((r for r in found if r.end == region.end), key=lambda r: r.begin), message)
+    return _replaced(text, replaced)
+
+
+def _region(found: Sequence[Region], at: int) -> Region | None:
+    """The function that a place is in, else the vertex class."""
+    around = [r for r in found if r.begin <= at <= r.end]
+    outer_first = sorted(around, key=lambda r: r.begin)
+    body = next((r for r in outer_first if r.kind not in ("scope", "class")), None)
+    if body is not None and body.kind == "function" and _STUB not in body.head:
+        return body
+    return next((r for r in outer_first if r.kind == "class" and _VERTEX.search(r.head)), None)
+
+
+def _replaced(text: str, replaced: dict[Region, Message]) -> str:
+    outermost = [r for r in replaced if not any(o.begin < r.begin and r.end < o.end for o in replaced)]
+    for region in sorted(outermost, key=lambda r: -r.begin):
+        # What stands at the end is compiled whichever side of the conditions within is.
+        lines = directives_alone(text, region.begin + 1, region.end)
+        text = text[: region.begin + 1] + lines + _stub(region, replaced[region]) + text[region.end :]
+    return text
+
+
+def _stub(region: Region, message: Message) -> str:
+    name = f"{_STUB}{region.begin}"
+    body = f' void {name}() __asm__("{refusal_symbol(message.error)}"); {name}(); __builtin_unreachable(); '
+    if region.kind == "function":
+        return body
+    worker = "unsigned" if _MULTI.search(region.head) else ""
+    return f" public: bool compute({worker}) {{{body}}} "
+
 
 HEADERS = Path(__file__).parent / "include"
 """Our own ``poplar/Vertex.hpp`` and companions."""
@@ -189,7 +411,7 @@ def compile_to_bitcode(text: str, name: str, flags: Sequence[str], include: Sequ
     """LLVM bitcode of C++ source, not optimised.
 
     Functions and vertex classes that the compiler does not take are replaced by what spells their error
-    (:mod:`~abele.codelet.cpp.partial`).
+    (:mod:`~abele.codelet.cpp.toolchain`).
 
     Args:
         text: The source.

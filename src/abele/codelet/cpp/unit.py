@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -22,24 +22,210 @@ import llvmlite.binding as binding
 
 from abele.codelet.cpp.blocks import FlowGraph
 from abele.codelet.cpp.braces import code_alone
-from abele.codelet.cpp.check import check_vertex, is_known, source_line
 from abele.codelet.cpp.checking import Checked, checked_code, source_lines
-from abele.codelet.cpp.diagnostics import USED
-from abele.codelet.cpp.early_exits import branches_of, endless_loops, goes_back, with_marks
+from abele.codelet.cpp.compiled import fingerprint
+from abele.codelet.cpp.early_exits import LOOP, branches_of, endless_loops, goes_back, with_marks
 from abele.codelet.cpp.entry import entry_name
 from abele.codelet.cpp.extract import Module, VertexSource
-from abele.codelet.cpp.fingerprint import fingerprint
-from abele.codelet.cpp.fragments import Fragments
 from abele.codelet.cpp.initial import with_initial_values
+from abele.codelet.cpp.inputs import written_input
+from abele.codelet.cpp.library import MATH
 from abele.codelet.cpp.linking import FrontEnd, linked
-from abele.codelet.cpp.metadata import Metadata
+from abele.codelet.cpp.metadata import Metadata, global_name, symbol_of
 from abele.codelet.cpp.native import VERTEX, readable_text
-from abele.codelet.cpp.optimise import VARIABLE, optimise, parsed, unwritten, with_entries
-from abele.codelet.cpp.reflect import Member, VertexClass
-from abele.codelet.cpp.toolchain import compile_to_bitcode, find_compiler
-from abele.codelet.early_exits import EndPlace
-from abele.errors import CodeletError, CodeletLinkError
+from abele.codelet.cpp.optimise import PREFIXES, VARIABLE, optimise, parsed, unwritten, with_entries
+from abele.codelet.cpp.reflect import Member, VertexClass, symbol_refusal
+from abele.codelet.cpp.toolchain import HEADERS, USED, compile_to_bitcode, find_compiler, hardware_only
+from abele.codelet.early_exits import END, EndPlace
+from abele.errors import AbeleError, CodeletError, CodeletLinkError
 from abele.llvm.cache import load_object, store_object
+
+# Text of a module in pieces, and the pieces that some of its functions need.
+#
+# A file of hundreds of vertex classes is one module. To optimise one class, only the functions that its ``compute``
+# reaches are wanted, and only the types, attributes and debug information that these mention. References are names of
+# four kinds, each told by its first character: ``@`` functions and globals, ``%`` types, ``#`` attributes, ``!``
+# metadata. Values of functions begin with ``%`` too, and are no definition of any name.
+
+_QUOTED = r'(?:"[^"]*"|[-\w$.]+)'
+_FUNCTION = re.compile(rf"^define [^\n]*?(@{_QUOTED})\([^\n]*\{{\n.*?^\}}$", re.M | re.S)
+_LINE = re.compile(
+    rf"^(?:declare [^\n]*?(?P<declared>@{_QUOTED})\(|(?P<named>[@%]{_QUOTED}|!\d+) = |attributes (?P<group>#\d+) = )"
+    r"[^\n]*$",
+    re.M,
+)
+_MODULE = re.compile(r"^!llvm\.(?:dbg\.cu|module\.flags) = [^\n]*$", re.M)
+_REFERENCE = re.compile(rf"[@%]{_QUOTED}|#\d+|!\d+")
+_RECORDS = re.compile(r"^ +#dbg_[^\n]*\n", re.M)
+_LISTS = re.compile(r", (?:retainedTypes|globals|imports|enums|macros|retainedNodes): !\d+")
+"""Entries that lead from a compile unit to everything in it, and from a function to its local variables."""
+
+
+class Fragments:
+    """The text of a module as its front end wrote it.
+
+    Args:
+        text: The text.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._functions = {m[1]: m.span() for m in _FUNCTION.finditer(text)}
+        self._lines = {m["declared"] or m["named"] or m["group"]: m.span() for m in _LINE.finditer(text)}
+        self._module = _MODULE.findall(text)
+        self._text = text
+
+    def around(self, symbols: Iterable[str]) -> str:
+        """Text of a module with these functions and all that they refer to; variables are no longer described.
+
+        Args:
+            symbols: Symbols without the ``@``.
+        """
+        functions: list[str] = []
+        lines: list[str] = []
+        waiting = [global_name(s) for s in symbols]
+        waiting += _REFERENCE.findall("\n".join(self._module))  # without a compile unit debug information is dropped
+        seen = set(waiting)
+        while waiting:
+            name = waiting.pop()
+            # Metadata with a cut entry no longer leads to the whole file; names of values lead nowhere.
+            if name in self._functions:
+                begin, end = self._functions[name]
+                text = _RECORDS.sub("", self._text[begin:end])
+                functions.append(text)
+            elif name in self._lines:
+                begin, end = self._lines[name]
+                text = _LISTS.sub("", self._text[begin:end])
+                lines.append(text)
+            else:
+                continue
+            for found in _REFERENCE.findall(text):
+                if found not in seen:
+                    seen.add(found)
+                    waiting.append(found)
+        # A global's type has to be known where it stands; all else may come in any order.
+        types_first = sorted(lines, key=lambda line: line[0] != "%")
+        return "\n".join([*types_first, *functions, *self._module, ""])
+
+
+# Checks of a vertex's code for forbidden parts, once everything is in place and dead code is gone.
+
+OTHER = frozenset(
+    [
+        "abs",
+        "labs",
+        "memcpy",
+        "memmove",
+        "memset",
+        "memcmp",
+        "bcmp",
+        "printf",
+        "puts",
+        "putchar",
+        "abele_sigmoid_f32",
+        "abele_rsqrt_f32",
+        "abele_tanh_f32",
+        "abele_sigmoid_f16",
+        "abele_rsqrt_f16",
+        "abele_tanh_f16",
+        "abele_urand32",
+        "abele_worker_id",
+        END,
+        LOOP,
+    ]
+)
+_CALL = re.compile(r"\b(?:call|invoke) (?P<before>[^@%\n]*?)(?P<callee>@(?:\"[^\"]*\"|[-\w$.]+)|%[-\w$.]+|asm\b[^\n]*)")
+_ASSEMBLY = re.compile(r'asm (?:sideeffect |alignstack |inteldialect |unwind )*"(?P<text>[^"]*)"')
+_DOUBLE = re.compile(r"= (?:fadd|fsub|fmul|fdiv|frem|fneg|fcmp|fptosi|fptoui|sitofp|uitofp)\b[^!]*\bdouble\b")
+_DOUBLE_CALL = re.compile(r"\bcall (?:\w+ )*(?:<\d+ x )?double\b")
+_PLACE = re.compile(r"!dbg (!\d+)")
+
+
+def check_vertex(vertex: VertexClass, number: int, module: Module, metadata: Metadata) -> None:
+    """Refuse a vertex that cannot run here.
+
+    Raises:
+        CodeletError: It has inline assembly, double arithmetic, recursion or calls through pointers, or it writes to
+            an input.
+        CodeletLinkError: It calls what no library of the tile has.
+    """
+    text = module.entry(number)
+    for line in text.splitlines():
+        for error in _problems(vertex, line, module, metadata):
+            raise error
+    written = written_input(vertex, text)
+    if written is not None:
+        field, line = written
+        raise CodeletError(
+            f"{vertex.name} writes to its input {field.name!r}",
+            at=source_line(line, metadata) or vertex.location,
+            because="an Input is read only; what is written to it would be lost, or overwrite what others read",
+            remedy=f"declare {field.name} as InOut, or write to an Output",
+        )
+
+
+def _problems(vertex: VertexClass, line: str, module: Module, metadata: Metadata) -> Iterator[AbeleError]:
+    at = source_line(line, metadata) or vertex.location
+    call = _CALL.search(line)
+    if _DOUBLE.search(line) or (call is not None and _DOUBLE_CALL.search(line)):
+        yield CodeletError(
+            f"{vertex.name} computes in double",
+            at=at,
+            because="the machine has no 64-bit floats",
+            remedy="use float, and write constants as 0.1f",
+        )
+    elif call is not None:
+        yield from _call_problems(vertex, line, call["callee"], at, module)
+
+
+def _call_problems(vertex: VertexClass, line: str, callee: str, at: str, module: Module) -> Iterator[AbeleError]:
+    if callee.startswith("asm"):
+        text = _ASSEMBLY.search(line)
+        words = re.sub(r"\\0A|\\09", " ", text["text"]).strip() if text else "assembly"
+        if words:
+            yield hardware_only(f"assembly instruction {words.split()[0]!r}", f"{vertex.name} has asm({words!r})", at)
+        return
+    name = symbol_of(callee)
+    refusal = symbol_refusal(name)
+    if refusal is not None:
+        yield refusal
+        return
+    if callee.startswith("%"):
+        yield CodeletError(
+            f"{vertex.name} calls a function through a pointer", at=at, remedy="call it by name, or use a template"
+        )
+    elif callee in module.functions:
+        yield CodeletError(
+            f"{vertex.name} calls itself by way of {name}",
+            at=at,
+            because="the stack of a worker is fixed, and the depth of recursion is unknown",
+            remedy="use a loop",
+        )
+    elif name == "abele_control_register":
+        yield hardware_only("__builtin_ipu_get of this register", "only the worker's own number is known here", at)
+    elif not is_known(name):
+        yield _unresolved(vertex, name, at)
+
+
+def is_known(name: str) -> bool:
+    """True for the symbol of a function that a tile has."""
+    return name.startswith(("llvm.", *PREFIXES)) or name in MATH or name in OTHER
+
+
+def _unresolved(vertex: VertexClass, name: str, at: str) -> CodeletLinkError:
+    heap = name.startswith(("_Zn", "_Zd")) or name in ("malloc", "free", "calloc", "realloc")
+    if name.startswith("__builtin_ipu_"):
+        return CodeletLinkError(f"{vertex.name} calls {name}, which runs on the hardware only", at=at)
+    because = "a tile has no heap" if heap else "no library of the tile has it"
+    remedy = "use a Vector field, or std::array" if heap else "only functions of <cmath> for float may be called"
+    what = "allocates memory" if heap else f"calls {name}, an unresolved symbol"
+    return CodeletLinkError(f"{vertex.name} {what}", at=at, because=because, remedy=remedy)
+
+
+def source_line(line: str, metadata: Metadata) -> str | None:
+    """``file:line`` of a line of code with debug information."""
+    place = _PLACE.search(line)
+    return None if place is None else metadata.source_line(place[1], str(HEADERS))
+
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^">]+)[">]', re.M)
 _COMPUTE = re.compile(r"\b(?:bool|void)\s+(?=compute\s*\()")

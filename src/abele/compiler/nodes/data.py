@@ -16,7 +16,7 @@ from abele.compiler.replica_groups import meeting_replicas
 from abele.compiler.superstep import Superstep
 from abele.graph.control import AssumeEqualAcrossReplicas
 from abele.graph.debug import DebugRecord
-from abele.graph.host import HostCall
+from abele.graph.host_interface import HostCall
 from abele.graph.program import Copy, Execute, PrintTensor, WriteUndef
 from abele.graph.remote import RemoteBuffer
 from abele.graph.replica_copies import CrossReplicaCopy, CrossReplicaExchange

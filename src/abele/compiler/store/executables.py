@@ -7,14 +7,14 @@ from typing import Any
 
 from abele.compiler.compile import compile_program
 from abele.compiler.executable import Executable
-from abele.compiler.store.archive import KIND, Writer
+from abele.compiler.store.control_nodes import decoded_nodes
 from abele.compiler.store.format import ExecutableDocument
 from abele.compiler.store.graphs import GraphIn, GraphOut
-from abele.compiler.store.nodes import decoded_nodes
 from abele.compiler.store.programs import ProgramsIn, ProgramsOut
+from abele.compiler.store.views import KIND, Writer
 from abele.report import archive as container
 from abele.report.contents import check_meta
-from abele.report.paths import told
+from abele.report.file import told
 
 
 def save_executable(executable: Executable, path: str | Path, *, full_paths: bool = False) -> None:

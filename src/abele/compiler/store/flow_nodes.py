@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
 
+from abele.compiler.store.control_nodes import NodeForm, stored
 from abele.compiler.store.format import Int64, Name, Number
-from abele.compiler.store.nodes import NodeForm, stored
 from abele.compiler.store.records import HOST_KERNEL, decode, encode
 from abele.graph.control import Block, CycleCount, Switch
 from abele.graph.program import Call, HostLoop, HostOrder, If, LibraryCall, Repeat, RepeatWhile, Sequence

@@ -9,18 +9,25 @@ where integers could wrap.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from abele.codelet import CodeletDef, FieldDef
+from abele.codelet import CodeletDef, FieldDef, compile_codelet
+from abele.codelet.layouts import LIST_LAYOUTS, VECTOR_LAYOUTS
+from abele.codelet.printing import check_format
+from abele.codelet.stored import StoredCode
+from abele.codelet.tree import Element, For, Helper, HelperCall, Print, Stmt, StoreStmt, all_expressions, walk
+from abele.codelet.vertex import NUM_WORKERS, Constraint
 from abele.compiler.cost import record_bytes, vertex_costs
 from abele.compiler.store import format as stored
-from abele.compiler.store.archive import Writer
-from abele.compiler.store.codelets import codelet_of, codelet_table
-from abele.compiler.store.systems import system_of, system_table
-from abele.compiler.store.views import ViewsIn, ViewsOut
+from abele.compiler.store.format import CodeletTable, FieldRow
+from abele.compiler.store.records import CODELET_TREE, decode, encode
+from abele.compiler.store.views import ViewsIn, ViewsOut, Writer
+from abele.errors import FileFormatError, MachineError
 from abele.graph import (
     ComputeSet,
     DebugRecord,
@@ -33,12 +40,191 @@ from abele.graph import (
     Variable,
     VertexGroup,
 )
-from abele.graph.host import Argument, HostFunction, HostHandle
+from abele.graph.host_interface import Argument, HostFunction, HostHandle
 from abele.graph.remote import RemoteBuffer
 from abele.graph.sync_group import SyncGroup
+from abele.machine import System
+from abele.machine.spec import Spec
 from abele.numerics import as_element_type
 from abele.report.archive import Archive, part
 from abele.words import counted
+
+# Rules that the front end enforces while it reads source, checked on codelets from a file.
+
+
+def check_tree(compute: Helper) -> None:
+    """A codelet writes only fields that it may, counts its loops in steps, and prints numbers as numbers.
+
+    Raises:
+        ValueError: It does not.
+    """
+    for statement in _statements(compute):
+        match statement:
+            case StoreStmt(field=field) if field.is_edge and not field.writable:
+                raise ValueError(f"line {statement.line} writes {field.name!r}, which is an input")
+            case StoreStmt(field=field, index=index) if len(index) != field.rank:
+                raise ValueError(f"line {statement.line} indexes {field.name!r} with {len(index)} numbers")
+            case For(step=0):
+                raise ValueError(f"line {statement.line} counts in steps of 0")
+            case Print():
+                _check_print(statement)
+    for expression in all_expressions(compute.body):
+        if isinstance(expression, Element) and len(expression.index) != expression.field.rank:
+            raise ValueError(
+                f"line {expression.line} indexes {expression.field.name!r} with {len(expression.index)} numbers"
+            )
+
+
+def _statements(compute: Helper) -> Iterator[Stmt]:
+    called = {e.helper: None for e in all_expressions(compute.body) if isinstance(e, HelperCall)}
+    for function in (compute, *called):
+        yield from walk(function.body)
+
+
+def _check_print(statement: Print) -> None:
+    if not len(statement.specs) == len(statement.values) == len(statement.text) - 1:
+        raise ValueError(f"line {statement.line} prints values without a place")
+    for spec, value in zip(statement.specs, statement.values, strict=True):
+        check_format(spec, value.type)
+
+
+# Systems as nested tables, and back.
+
+_MOST_TILES = 1 << 20
+_MOST_NUMBER = 1 << 53
+
+
+def system_table(spec: Spec) -> dict[str, Any]:
+    """Every field of a system, nested as its parts are; sources are left out."""
+    return {f.name: _plain(getattr(spec, f.name)) for f in fields(spec) if f.name != "cited"}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Spec):
+        return system_table(value)
+    if isinstance(value, tuple):
+        return [_plain(v) for v in value]
+    return value
+
+
+def system_of(table: Mapping[str, Any]) -> System:
+    """The system that a table describes.
+
+    Raises:
+        MachineError: It is impossible.
+        ValueError: It has fields that systems lack.
+    """
+    system: System = _built(System, table)
+    if system.num_tiles > _MOST_TILES:
+        raise MachineError(
+            f"{counted(system.num_tiles, 'tile')}, more than the {_MOST_TILES:,} that a file may ask for"
+        )
+    return system
+
+
+def _built(kind: type[Spec], table: Mapping[str, Any]) -> Any:
+    known = {f.name: f for f in fields(kind) if f.name != "cited"}
+    unknown = set(table) - set(known)
+    if unknown:
+        raise ValueError(f"{kind.__name__} has no field {sorted(unknown)[0]!r}")
+    return kind(**{name: _part(known[name].metadata.get("kind"), value) for name, value in table.items()})
+
+
+def _part(kind: Any, value: Any) -> Any:
+    if isinstance(value, int) and abs(value) > _MOST_NUMBER:
+        raise MachineError(f"{value}: too large to be a figure of a machine")
+    if isinstance(value, Mapping) and kind is not None:
+        return _built(kind, value)
+    if isinstance(value, list):
+        return tuple(_part(kind, item) for item in value)
+    return value
+
+
+# Codelets in a file: their read source, as data.
+
+_LAYOUTS = {**VECTOR_LAYOUTS, **LIST_LAYOUTS}
+
+
+def codelet_table(definition: CodeletDef, path: Callable[[str], str]) -> dict[str, Any]:
+    """Codelet as JSON; ``path`` gives the text of its source file's path.
+
+    Raises:
+        FileFormatError: It is C++, of which only native code is known.
+    """
+    if definition.language not in ("python", "stored"):
+        raise FileFormatError(
+            f"codelet {definition.name} is written in {definition.language}: it cannot be kept in a file as data",
+            at=definition.location,
+            remedy="save the program's source with it, or write the codelet in Python",
+        )
+    return {
+        "name": definition.name,
+        "kind": definition.kind,
+        "fields": [_field_row(f) for f in definition.fields],
+        "file": path(definition.file),
+        "line": definition.line,
+        "constraints": [[c.kind, c.one, c.other] for c in definition.constraints],
+        "tree": encode(compile_codelet(definition).tree, CODELET_TREE, path),
+    }
+
+
+def _field_row(field: FieldDef) -> list[Any]:
+    layouts = [layout.name for layout in field.layouts]
+    described = [field.min_align, field.interleaved, field.is_scattered]
+    return [field.name, field.direction, field.type.name, field.rank, layouts, *described]
+
+
+def codelet_of(table: CodeletTable, *, trusted: bool) -> CodeletDef:
+    """The codelet that a table describes; without trust its vertices run with every access checked.
+
+    Raises:
+        ValueError: It describes none.
+    """
+    fields = tuple(map(_field, table.fields))
+    by_name = {f.name: f for f in fields}
+    if len(by_name) != len(fields):
+        raise ValueError("two fields have one name")
+    helper = decode(table.tree, CODELET_TREE, by_name)
+    if not isinstance(helper, Helper):
+        raise ValueError("it has no code")
+    check_tree(helper)
+    edges = {f.name for f in fields if f.is_edge}
+    if any({one, other} - edges for _, one, other in table.constraints):
+        raise ValueError("a constraint names what is no edge")
+    code = StoredCode(helper, msgspec.json.encode(table.tree).decode(), trusted)
+    made = CodeletDef(
+        name=table.name,
+        kind=table.kind,
+        fields=fields,
+        file=table.file,
+        line=table.line,
+        formula=None,
+        compute=None,
+        attributes={"num_workers": NUM_WORKERS},
+        constraints=tuple(Constraint(*each) for each in table.constraints),
+        language="stored",
+        source=code,
+    )
+    if not trusted:
+        # What cannot be compiled is found here, where it is known to come from a file.
+        _ = compile_codelet(made).run
+    return made
+
+
+def _field(row: FieldRow) -> FieldDef:
+    layouts = tuple(_LAYOUTS[layout] for layout in row.layouts)
+    type_ = as_element_type(row.type)
+    return FieldDef(
+        name=row.name,
+        direction=row.direction,
+        type=type_,
+        rank=row.rank,
+        layouts=layouts,
+        min_align=row.min_align,
+        interleaved=row.interleaved,
+        is_scattered=row.scattered,
+    )
+
 
 _MOST_ELEMENTS = 1 << 40
 """Elements of a variable, stream or remote buffer: sums of as many as a document can name stay below 2^63."""

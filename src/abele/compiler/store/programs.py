@@ -2,22 +2,205 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgspec
+from msgspec import Meta
 
 from abele.compiler.store import control_nodes, flow_nodes
-from abele.compiler.store.data_nodes import CopyEndTable
-from abele.compiler.store.extent import Extents
-from abele.compiler.store.format import FunctionRow
+from abele.compiler.store.control_nodes import STORED, NodeForm, made_again, stored, stored_with_view, tag_of
+from abele.compiler.store.format import FunctionRow, KeyedTable, Name, Number, Row, Size, Small
 from abele.compiler.store.graphs import GraphIn, GraphOut, debug_of
-from abele.compiler.store.nodes import STORED, NodeForm, made_again, tag_of
+from abele.graph import Call, LibraryCall, Sequence
 from abele.graph.compute_set import ComputeSet
-from abele.graph.host import HostFunction
-from abele.graph.program import Function, Program
+from abele.graph.control import AssumeEqualAcrossReplicas
+from abele.graph.host_interface import HostCall, HostFunction
+from abele.graph.program import Copy, Execute, Function, PrintTensor, PrintTensorFmt, Program, WriteUndef
 from abele.graph.remote import RemoteBuffer
+from abele.graph.replica_copies import CrossReplicaCopy, CrossReplicaExchange
 from abele.graph.stream import Stream
 from abele.graph.tensor import Tensor
 from abele.graph.variable import Variable
 from abele.report.archive import part
+from abele.words import counted
+
+# Extent of a program from a file once it is unfolded, before anything walks through it.
+
+_MOST_DEPTH = 128
+_MOST_STEPS, _STEPS_PER_NODE = 1 << 16, 64
+
+
+class _Extent(NamedTuple):
+    depth: int
+    steps: int
+
+
+class Extents:
+    """Depth and unfolded steps of program nodes, each entered after its children.
+
+    A few nodes that are shared again and again would make a program endless, a long chain one that no walk survives.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, _Extent] = {}
+
+    def add(self, node: Program) -> None:
+        """Take note of a node.
+
+        Raises:
+            ValueError: It is nested too deep.
+        """
+        inside = list(node.children())
+        if isinstance(node, Call):
+            inside.append(node.function.body)
+        if isinstance(node, Sequence | LibraryCall) and node.host_body is not None:
+            inside.append(node.host_body)
+        # Nodes come after those inside them, so each is one step of arithmetic; the unfolded program is never walked.
+        parts = [self._known.get(id(p), _Extent(1, 1)) for p in inside]
+        depth = 1 + max((p.depth for p in parts), default=0)
+        if depth > _MOST_DEPTH:
+            raise ValueError(f"program steps are nested more than {_MOST_DEPTH} deep")
+        self._known[id(node)] = _Extent(depth, 1 + sum(p.steps for p in parts))
+
+    def check(self, programs: list[Program]) -> None:
+        """The programs do not unfold to many more steps than there are nodes.
+
+        Raises:
+            ValueError: They do.
+        """
+        steps = sum(self._known[id(p)].steps for p in programs)
+        most = max(_MOST_STEPS, _STEPS_PER_NODE * len(self._known))
+        if steps > most:
+            raise ValueError(
+                f"the programs unfold to {counted(steps, 'step')}, and {len(self._known):,} nodes may to {most:,}"
+            )
+
+
+# Steps that compute or move data, in a file.
+
+
+class ExecuteRow(NodeForm, tag="Execute"):
+    """A compute set."""
+
+    compute_set: Number
+
+
+stored(
+    Execute,
+    ExecuteRow,
+    parts=lambda out, n: [out.compute_set(n.compute_set)],
+    make=lambda at, number: Execute(at.compute_set(number)),
+)
+
+
+class CopyEndTable(KeyedTable):
+    """An end of a copy that is no view."""
+
+    stream: Name | None = None
+    remote: Name | None = None
+
+
+class CopyRow(NodeForm, tag="Copy"):
+    """A copy."""
+
+    source: Number | CopyEndTable
+    destination: Number | CopyEndTable
+    offset: Number | None
+
+
+stored(
+    Copy,
+    CopyRow,
+    parts=lambda out, n: [out.end(n.source), out.end(n.destination), out.view(n.offset)],
+    make=lambda at, source, target, offset: Copy(at.end(source), at.end(target), offset=at.view(offset)),
+)
+
+
+stored_with_view(WriteUndef, "WriteUndef", "tensor")
+
+
+class FormatRow(Row):
+    """Format of PrintTensor."""
+
+    summarise_threshold: Size
+    edge_items: Small
+    max_line_width: Small
+    digits: Annotated[int, Meta(ge=0, le=100)]
+    float_format: Literal["auto", "fixed", "scientific", "none"]
+    separator: Name
+    open_bracket: Name
+    close_bracket: Name
+
+
+class PrintTensorRow(NodeForm, tag="PrintTensor"):
+    """A print."""
+
+    tensor: Number
+    title: Name
+    fmt: FormatRow | None
+
+
+def _print_parts(out: ProgramsOut, node: PrintTensor) -> list[Any]:
+    fmt = None if node.fmt is None else [getattr(node.fmt, name) for name in PrintTensorFmt.__dataclass_fields__]
+    return [out.view(node.tensor), node.title, fmt]
+
+
+def _print(at: ProgramsIn, tensor: int, title: str, fmt: FormatRow | None) -> PrintTensor:
+    made = None if fmt is None else PrintTensorFmt(**msgspec.structs.asdict(fmt))
+    return PrintTensor(at.view(tensor), title, made)
+
+
+stored(PrintTensor, PrintTensorRow, parts=_print_parts, make=_print)
+
+
+class HostCallRow(NodeForm, tag="HostCall"):
+    """A call of a host function."""
+
+    function: Name
+    inputs: list[Number]
+    outputs: list[Number]
+
+
+stored(
+    HostCall,
+    HostCallRow,
+    parts=lambda out, n: [n.function.name, out.views(n.inputs), out.views(n.outputs)],
+    make=lambda at, name, inputs, outputs: HostCall(at.host_function(name), at.views(inputs), at.views(outputs)),
+)
+
+
+class CrossReplicaCopyRow(NodeForm, tag="CrossReplicaCopy"):
+    """A copy between replicas."""
+
+    source: Number
+    destination: Number
+    map: list[tuple[Number, Number]]
+
+
+stored(
+    CrossReplicaCopy,
+    CrossReplicaCopyRow,
+    parts=lambda out, n: [out.view(n.source), out.view(n.destination), list(n.map.items())],
+    make=lambda at, source, target, pairs: CrossReplicaCopy(at.view(source), at.view(target), dict(pairs)),
+)
+
+
+class CrossReplicaExchangeRow(NodeForm, tag="CrossReplicaExchange"):
+    """Several copies between replicas in one exchange."""
+
+    copies: list[Number]
+
+
+stored(
+    CrossReplicaExchange,
+    CrossReplicaExchangeRow,
+    parts=lambda out, n: [out.numbers(n.copies)],
+    make=lambda at, numbers: CrossReplicaExchange([at.node(number) for number in numbers]),
+)
+
+
+stored_with_view(AssumeEqualAcrossReplicas, "AssumeEqualAcrossReplicas", "tensor")
+
 
 NODE_MODULES = (flow_nodes, control_nodes)
 """Modules that enter the file form of nodes, besides ``data_nodes``."""

@@ -23,7 +23,7 @@ from abele.graph.control import (
     Sync,
 )
 from abele.graph.flow import OneOf, While
-from abele.graph.host import HostCall
+from abele.graph.host_interface import HostCall
 from abele.graph.meanings import Meanings
 from abele.graph.program import (
     Call,

@@ -63,7 +63,7 @@ from abele.frontends.poptorch.logs import set_up, setLogLevel
 from abele.frontends.poptorch.models import executor as _poplar_executor
 from abele.frontends.poptorch.models.checkpoints import load_checkpoint, save_checkpoint
 from abele.frontends.poptorch.models.executor import PoplarExecutor
-from abele.frontends.poptorch.models.metadata import accessAttributes, getIpuTensorId, importPoptorchMetadataFromFile
+from abele.frontends.poptorch.models.exporting import accessAttributes, getIpuTensorId, importPoptorchMetadataFromFile
 from abele.frontends.poptorch.models.wrappers import inferenceModel, load, trainingModel
 from abele.frontends.poptorch.options import (
     BlockId,
@@ -84,8 +84,8 @@ from abele.frontends.poptorch.program.blocks import print_with_blocks as print
 from abele.frontends.poptorch.program.losses import identity_loss
 from abele.frontends.poptorch.program.recording import isRunningOnIpu, registerPostCompileHook, registerPreCompileHook
 from abele.frontends.poptorch.training import optim
-from abele.frontends.poptorch.values.arguments import ICustomArgParser, registerCustomArgParser
 from abele.frontends.poptorch.values.geometric import registerGeometricCustomArgParsers
+from abele.frontends.poptorch.values.structures import ICustomArgParser, registerCustomArgParser
 from abele.frontends.poptorch.version import __version__
 
 set_up()

@@ -25,7 +25,6 @@ from itertools import product
 from typing import Any
 
 from abele.expr.operation import identity
-from abele.kernels.code.lanes import combine_lanes
 from abele.kernels.code.memory import (
     I32,
     I64,
@@ -42,7 +41,7 @@ from abele.kernels.code.memory import (
 )
 from abele.kernels.code.ops import combine, fma, llvm_type, splat
 from abele.kernels.code.panels import copy_square, copy_vector, dim_along_rows, square_step
-from abele.kernels.code.points import Point, Points, Typed
+from abele.kernels.code.points import Point, Points, Typed, combine_lanes
 from abele.kernels.code.raw_moves import with_raw_moves
 from abele.kernels.code.share_expressions import shared_expressions
 from abele.kernels.code.streams import by_alignment, stream_pieces

@@ -13,9 +13,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from abele.kernels.code.lanes import transposed
 from abele.kernels.code.memory import I64, element_pointer, load_lanes, store_lanes
-from abele.kernels.code.points import Point, Points
+from abele.kernels.code.points import Point, Points, transposed
 from abele.kernels.code.streams import LINE_BYTES
 from abele.kernels.schedule.pack_panels import Panel
 from abele.kernels.schedule.schedule import NestSchedule

@@ -2,13 +2,172 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from abele.expr import Apply
+from abele.expr.operation import TABLE
 from abele.kernels.code.build import build_driver
 from abele.kernels.code.drivers import Driver
-from abele.kernels.plan.functions import FunctionProgram
-from abele.kernels.plan.leaf_work import LeafPart, LeafWork, leaf_parts, leaf_work
+from abele.kernels.nest.ir import Affine, Expr
+from abele.kernels.plan.functions import FunctionProgram, TaskFunction
 from abele.kernels.plan.text import functions_text
+from abele.kernels.products.schedule import ProductSchedule
+from abele.kernels.target import HostTarget
+from abele.kernels.tasks.program import Space, Task
+from abele.layout import row_major
+
+# Work of a leaf: its arithmetic, and the distinct bytes that it reads and writes, counted from its tasks.
+#
+# Arithmetic is counted per point of a task's dims: each operation of its expressions once, however often its value is
+# used, and one for each combination into an accumulator, so that a multiply-add counts two. Comparisons, selections
+# and changes of sign count nothing. Points outside the bounds of an access (padding) are counted as if they were
+# inside.
+#
+# Bytes are those of the distinct elements that all accesses of the leaf touch, as if it had a cache for all of them:
+# what a loop reads again counts once. An access is linear in its loop dims. In the order of their strides, a dim
+# either goes on where the dims before it end or overlap, and so makes a stretch of addresses longer, or it repeats the
+# stretch further away. Of several accesses to one array the elements are added up, but no more than the array has,
+# since where they meet is not worth the time to find out. What lives only in a thread's scratch memory is no traffic.
+#
+# Example: a product of [4, 8] and [8, 16] in f32 is 4 · 16 · 8 · 2 = 1,024 operations. It reads 128 + 512 bytes and
+# writes 256.
+
+_FREE = frozenset({"neg", "abs", "select"})
+_OFTEN = 8
+"""Uses of a vector from which on filling it lane by lane costs less than they do."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeafWork:
+    """Arithmetic and memory traffic of one execution of a leaf.
+
+    Attributes:
+        flops: Arithmetic operations.
+        read_bytes: Distinct bytes that it reads.
+        written_bytes: Distinct bytes that it writes.
+    """
+
+    flops: int = 0
+    read_bytes: int = 0
+    written_bytes: int = 0
+
+    @property
+    def effort(self) -> int:
+        """Rough total of its work, by which functions of one leaf are compared."""
+        return self.flops + self.read_bytes + self.written_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LeafPart:
+    """One of the functions that a leaf calls.
+
+    Attributes:
+        name: Names of its tasks.
+        origins: The caller's numbers of the calls that it carries out, wholly or in part.
+        work: Work in one execution of the leaf; its bytes are also those in scratch memory.
+        lanes: Vector lanes that its code fills: 1 where it is scalar, or puts every value into its lane by itself.
+    """
+
+    name: str
+    origins: frozenset[int]
+    work: LeafWork
+    lanes: int
+
+
+def leaf_work(program: FunctionProgram, number: int) -> LeafWork:
+    """The work of leaf ``number`` of a program."""
+    return _work([f.task for f in program.leaves[number].functions], program.spaces, program.per_thread)
+
+
+def leaf_parts(program: FunctionProgram, number: int) -> tuple[LeafPart, ...]:
+    """The functions of leaf ``number`` of a program, in order."""
+    functions = program.leaves[number].functions
+    works = (_work([f.task], program.spaces, frozenset()) for f in functions)
+    return tuple(
+        LeafPart(f.task.name, f.task.origins, work, filled_lanes(f, program.target))
+        for f, work in zip(functions, works, strict=True)
+    )
+
+
+def filled_lanes(function: TaskFunction, target: HostTarget) -> int:
+    """Vector lanes that the code of a function fills with loads or stores of neighbours; 1 for none."""
+    schedule, nest = function.schedule, function.nest
+    if isinstance(schedule, ProductSchedule):
+        return target.lanes  # it packs its operands for the lanes, or a library does
+    if schedule is None or not schedule.lane:
+        return 1
+    # A register tile uses each vector so often that it hardly matters how it was filled.
+    if math.prod(n for d, n in schedule.tile if d != schedule.lane) >= _OFTEN:
+        return schedule.lanes
+    accesses = (*(f.access for f in nest.fetches), *(o.access for o in nest.outs))
+    strides = [abs(a.stride(schedule.lane)) for a in accesses]
+    moving = [stride for stride in strides if stride]
+    return schedule.lanes if not moving or min(moving) == 1 else 1
+
+
+def _work(tasks: Sequence[Task], spaces: tuple[Space, ...], hidden: frozenset[int]) -> LeafWork:
+    """The work of some tasks, without the bytes of spaces that are hidden."""
+    read: Counter[int] = Counter()
+    written: Counter[int] = Counter()
+    for task in tasks:
+        affine = [put for put in task.puts if put.place is None]
+        stores = {(put.space, put.index) for put in affine}
+        onto = {(put.space, put.index) for put in affine if put.combine != "set"}
+        for counts, accesses in ((read, {(r.space, r.index) for r in task.refs} | onto), (written, stores)):
+            for space, index in accesses:
+                counts[space] += distinct_elements(index, spaces[space].shape, task.extents)
+        # Of rows that values name, so many elements as there are points, or fewer.
+        for fetch in task.row_fetches:
+            read[fetch.access.array] += task.points
+        for put in (put for put in task.puts if put.place is not None):
+            written[put.space] += task.points
+            read[put.space] += task.points * (put.combine != "set")
+    read_bytes, written_bytes = (
+        sum(min(count, spaces[n].size) * spaces[n].type.bytes for n, count in counts.items() if n not in hidden)
+        for counts in (read, written)
+    )
+    return LeafWork(sum(map(task_flops, tasks)), read_bytes, written_bytes)
+
+
+def task_flops(task: Task) -> int:
+    """Arithmetic operations of a task."""
+    combining = len(task.reductions) + _operations(r.value for r in task.reductions)
+    storing = sum(put.combine != "set" for put in task.puts)
+    outside = storing + _operations((*task.locals, *(put.value for put in task.puts)))
+    each = math.prod(n for _, n in task.parallel)
+    return combining * task.points + outside * each
+
+
+def _operations(values: Iterable[Expr]) -> int:
+    """Arithmetic operations of some expressions, equal parts counted once."""
+    parts = {part for value in values for part in value.walk() if isinstance(part, Apply)}
+    return sum(2 if part.op == "fma" else 1 for part in parts if _is_arithmetic(part.op))
+
+
+def _is_arithmetic(op: str) -> bool:
+    operation = TABLE[op]
+    takes_floats = operation.code is not None and operation.code.f32 is not None
+    return takes_floats and not operation.gives_bool and op not in _FREE
+
+
+def distinct_elements(index: tuple[Affine, ...], shape: tuple[int, ...], extents: dict[str, int]) -> int:
+    """Elements of an array of ``shape`` that ``index`` reaches as its loop dims go through their extents."""
+    strides: dict[str, int] = {}
+    for position, step in zip(index, row_major(shape), strict=True):
+        for dim, coefficient in position.terms:
+            strides[dim] = strides.get(dim, 0) + coefficient * step
+    moving = sorted((abs(stride), extents[dim]) for dim, stride in strides.items() if stride and extents[dim] > 1)
+    # `stretch` addresses, `step` apart, follow each other; there are `stretches` of these in different places.
+    stretches, step, stretch = 1, 1, 1
+    for stride, extent in moving:
+        if stride % step == 0 and stride // step <= stretch:
+            stretch += stride // step * (extent - 1)
+        else:
+            stretches, step, stretch = stretches * stretch, stride, extent
+    return min(stretches * stretch, math.prod(shape))
 
 
 @dataclass(frozen=True)

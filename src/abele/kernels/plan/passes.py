@@ -9,25 +9,38 @@ compared.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import ctypes
+import math
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from abele.errors import InvalidOptionError, nearest
-from abele.kernels.nest.binding import BoundCalls, BoundKernel, Buffer, StoreRounding, bound_calls
+import numpy as np
+
+from abele.errors import AbeleError, InvalidOptionError, nearest
+from abele.host_facts import measured
+from abele.kernels.illegal import IllegalFormError
+from abele.kernels.nest.binding import BoundCalls, BoundKernel, Buffer, StoreRounding, bind, bound_calls, check_bindings
+from abele.kernels.nest.ir import HostKernel, load, nest, store
+from abele.kernels.nest.loop_nest import Bound, ElementAccess
 from abele.kernels.nest.normalise import normalise
 from abele.kernels.plan.assemble import assemble
-from abele.kernels.plan.check import check_form
-from abele.kernels.plan.functions import FunctionProgram
+from abele.kernels.plan.functions import FunctionProgram, LeafFunctions, TaskFunction
 from abele.kernels.plan.lower_tasks import lower_tasks
-from abele.kernels.plan.measure_products import measured_target
 from abele.kernels.plan.native_plan import NativePlan
 from abele.kernels.plan.schedule_functions import choose_schedules, generate_code, merge_dims, shift_arrays
 from abele.kernels.plan.switches import checks_passes, dump_folder, new_folder
 from abele.kernels.plan.text import calls_text, functions_text
-from abele.kernels.target import HostTarget
+from abele.kernels.routines.blocking import Blocking
+from abele.kernels.routines.costs import PackedRates
+from abele.kernels.routines.gains import packed_product, seconds_of
+from abele.kernels.schedule.pack_panels import Panel
+from abele.kernels.schedule.schedule import NestSchedule
+from abele.kernels.target import HostTarget, host_target
 from abele.kernels.tasks.block_samples import block_samples
+from abele.kernels.tasks.check import check_leaf_program, check_program, check_side_by_side, check_spaces
 from abele.kernels.tasks.choose_samples import choose_samples
 from abele.kernels.tasks.copy_operands import copy_operands
 from abele.kernels.tasks.divide_rows import divide_rows
@@ -40,7 +53,7 @@ from abele.kernels.tasks.inline_rows import inline_rows
 from abele.kernels.tasks.join_dims import join_dims
 from abele.kernels.tasks.join_samples import join_samples
 from abele.kernels.tasks.lay_out_blocks import lay_out_blocks
-from abele.kernels.tasks.leaves import LeafProgram
+from abele.kernels.tasks.leaves import BlockLoop, LeafProgram
 from abele.kernels.tasks.number_draws import number_draws
 from abele.kernels.tasks.order_dims import order_dims
 from abele.kernels.tasks.order_stages import order_stages
@@ -55,7 +68,268 @@ from abele.kernels.tasks.split_sums import split_sums
 from abele.kernels.tasks.stream_stores import stream_stores
 from abele.kernels.tasks.text import leaf_program_text, program_text
 from abele.kernels.tasks.widen_operands import widen_operands
+from abele.llvm.flush import denormals_flushed
+from abele.numerics import ElementType, bf16, f32
 from abele.writing import writing
+
+# Rates of loops and of the packed routine, measured once per host, that the choice between them rests on.
+#
+# Two costs matter. The first is the speed of loops over register tiles, in a good layout and in the worst, beside the
+# tiles of the packed routine, which read packed memory only. The second is the cost of packing an element. The routine
+# multiplies a few rows, and then many: packing B is most of the first time and little of the second, which separates
+# tiles from packing. Loops are planned as any others. Every product runs once before it is timed, so that none finds
+# the caches full of another's matrices. The least of many times counts, and results are rounded, so that other
+# processes disturb little. The rates decide which of both multiplies, and so bits: they are therefore measured once,
+# not for every program.
+#
+# Example: 4 rows times 512 × 512 pack 262,144 elements of B for 1,048,576 multiply-adds; 512 rows pack no more of it
+# for 128 times as many.
+
+VERSION = 2
+"""Raised when rates are measured in another way."""
+_COLUMNS, _TILES, _ROUNDS = 320, 20, 6
+"""Columns of packed products, register tiles of rows of the longer one and of loops, and rounds, some 20 milliseconds
+each."""
+_STRAIGHT, _CROSSED = (768, 512), (768, 1024)
+"""Columns and summed elements of products that run as loops: whole, and in parts of the sum."""
+_LEAF = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+Plan = Callable[[Sequence[Buffer], Sequence[BoundKernel], HostTarget], NativePlan]
+
+
+def measured_target(plan: Plan) -> HostTarget:
+    """CPU of this process, with products chosen by measurements on it; ``plan`` makes the plans to measure."""
+    target = host_target()
+    if target.products is None:
+        return target
+    return replace(target, products=replace(target.products, measure=_Measure(plan)))
+
+
+class _Measure:
+    """Rates by sizes of the packed routine; equal to any other, so that choices are remembered for all plans."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+
+    def __call__(self, sizes: Blocking) -> PackedRates:
+        version = VERSION << 32 | zlib.crc32(repr(sizes).encode())
+        return measured(f"products-rates-{sizes.word}", version, PackedRates, lambda: measure_rates(sizes, self.plan))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Measure)
+
+    def __hash__(self) -> int:
+        return hash(_Measure)
+
+
+def measure_rates(sizes: Blocking, plan: Plan) -> PackedRates:
+    """Measure them now."""
+    type_ = bf16 if sizes.word == 2 else f32
+    few, many, n, k = sizes.rows, _TILES * sizes.rows, _COLUMNS, sizes.depth
+    runs = [packed_product(sizes, type_, (m, n, k)) for m in (few, many)]
+    runs.extend(_loops((many, *shape), type_, plan, is_crossed=shape == _CROSSED) for shape in (_STRAIGHT, _CROSSED))
+    with denormals_flushed():
+        times = [[_warm_seconds(run) for run in runs] for _ in range(_ROUNDS)]
+    short, long, *loops = (min(column) for column in zip(*times, strict=True))
+    packing, tile = tile_costs(short, long, (few, many, n, k))
+    rates = (many * math.prod(shape) * tile / taken for shape, taken in zip((_STRAIGHT, _CROSSED), loops, strict=True))
+    return PackedRates(max(1.0, round(packing / tile)), *(round(20 * rate) / 20 for rate in rates))
+
+
+def _warm_seconds(run: Callable[[], None]) -> float:
+    run()
+    return seconds_of(run)
+
+
+def tile_costs(short: float, long: float, extents: tuple[int, int, int, int]) -> tuple[float, float]:
+    """Seconds of packing an element, and of a multiply-add of a tile, behind those of products of few and many rows.
+
+    A packed product of m rows takes ``tile · m·n·k + packing · (m + n)·k``; ``extents`` are few, many, n and k.
+    """
+    few, many, n, k = extents
+    row = (long - short) / ((many - few) * k)
+    packing = max(0.0, short / k - few * row) / n
+    return packing, max(1e-15, row - packing) / n
+
+
+def _loops(shape: tuple[int, int, int], type_: ElementType, plan: Plan, *, is_crossed: bool) -> Callable[[], None]:
+    """A product of rows, columns and summed elements ``shape`` as loops; the right matrix is transposed if crossed."""
+    m, n, k = shape
+    right = ("j", "k") if is_crossed else ("k", "j")
+    body = store(2, ("i", "j"), load(0, "i", "k") * load(1, *right), "add")
+    kernel = HostKernel(
+        ((m, k), (n, k) if is_crossed else (k, n), (m, n)),
+        (type_, type_, f32),
+        2,
+        1,
+        (nest({"i": m, "j": n, "k": k}, body),),
+    )
+    buffers = [
+        Buffer(d, s, t, True, "abc"[d]) for d, (s, t) in enumerate(zip(kernel.shapes, kernel.types, strict=True))
+    ]
+    made = plan(
+        buffers, [BoundKernel(kernel, tuple(map(bind, buffers)), "loops")], replace(host_target(), products=None)
+    )
+    arrays = [np.full(b.shape, 0.5, b.type.np) for b in buffers]
+    arena, scratch = (_aligned(size) for size in (made.arena_bytes, made.scratch_bytes))
+    bases = {"arena": arena.ctypes.data, "scratch": scratch.ctypes.data, "address": 0}
+    leaves = []
+    for leaf in made.leaves:
+        places = [arrays[a.value].ctypes.data if a.kind == "buffer" else bases[a.kind] + a.value for a in leaf.args]
+        leaves.append((_LEAF(leaf.address), leaf.units, np.array([*places, 0], np.int64)))
+    held = (made, arrays, arena, scratch)
+
+    def multiply() -> None:
+        assert held  # what the pointers point to, and the code
+        for run, units, pointers in leaves:
+            run(0, units, pointers.ctypes.data)
+
+    return multiply
+
+
+def _aligned(size: int) -> np.ndarray:
+    block = np.zeros(size + 64, np.uint8)
+    start = -block.ctypes.data % 64
+    return block[start : start + size]
+
+
+# Checks of every form between two passes, where they are on.
+#
+# Tests run with checks on; otherwise they cost nothing, since nothing of this runs. Tasks have rules of their own
+# (:mod:`abele.kernels.tasks.check`). Here are those of functions over flat memory, and the one that ties each form to
+# the form before: a pass may not lose, or invent, a store into a buffer of the caller's.
+
+
+def check_form(made: Form, before: Form, name: str) -> None:
+    """Check the form that pass ``name`` made of the form ``before``.
+
+    Raises:
+        IllegalFormError: It is not legal; the message names the pass.
+    """
+    try:
+        _check(made)
+        lost, gained = (
+            buffers_written(before) - buffers_written(made),
+            buffers_written(made) - buffers_written(before),
+        )
+        if lost or gained:
+            raise IllegalFormError(f"buffers {sorted(lost | gained)} of the caller are written before or after it only")
+    except AbeleError as problem:
+        raise IllegalFormError(
+            f"pass {name}: {problem.message}", at=problem.at, remedy="report this, it is a defect of Abele"
+        ) from problem
+
+
+def buffers_written(form: Form) -> set[int]:
+    """The pinned buffers that ``form`` writes."""
+    match form:
+        case BoundCalls():
+            outputs = {call.bindings[n].buffer for call in form.calls for n in call.kernel.outputs}
+            return {n for n in outputs if form.buffers[n].pinned}
+        case TaskProgram():
+            tasks = list(form.tasks)
+        case LeafProgram():
+            tasks = [task for leaf in form.leaves for task in leaf.tasks]
+        case FunctionProgram():
+            tasks = [function.task for leaf in form.leaves for function in leaf.functions]
+        case NativePlan():
+            return buffers_written(form.program) if form.program is not None else set()
+    buffers = {form.spaces[number].buffer for task in tasks for number in task.writes}
+    return {buffer for buffer in buffers if buffer is not None}
+
+
+def _check(form: Form) -> None:
+    match form:
+        case BoundCalls():
+            for call in form.calls:
+                check_bindings(call, form.buffers)
+        case TaskProgram():
+            check_program(form)
+        case LeafProgram():
+            check_leaf_program(form)
+        case FunctionProgram():
+            _check_functions(form)
+        case NativePlan():
+            _check_plan(form)
+
+
+def _check_functions(program: FunctionProgram) -> None:
+    check_spaces(program.spaces)
+    for leaf in program.leaves:
+        if leaf.loop is None:
+            check_side_by_side([function.task for function in leaf.functions])
+        for function in leaf.functions:
+            _check_accesses(program, leaf, function)
+            if isinstance(function.schedule, NestSchedule):
+                _check_schedule(function, function.schedule)
+
+
+def _check_accesses(program: FunctionProgram, leaf: LeafFunctions, function: TaskFunction) -> None:
+    """Accesses without guards stay inside their array: the space, one chunk of it, or the panel."""
+    nest, extents = function.nest, function.nest.extents
+    ranges: list[range] = []
+    for array, number in enumerate(function.spaces):
+        element = program.spaces[number].type.bytes
+        in_parts = isinstance(leaf.loop, BlockLoop) and number in leaf.loop.partials
+        chunks = leaf.loop.chunks if isinstance(leaf.loop, BlockLoop) and in_parts else 1
+        before = function.starts[array] // element if function.starts else 0
+        # A pointer that was moved may step back to the array's begin.
+        ranges.append(range(-before, program.sizes[number] // element // chunks - before))
+    if function.panel is not None:
+        ranges.append(_panel_range(function, function.panel))
+    if nest.num_arrays != len(ranges):
+        raise IllegalFormError(f"{function.task.name} has {len(ranges)} arrays, its nest {nest.num_arrays}")
+    for fetch in nest.fetches:
+        _check_access(function, fetch.access, fetch.bounds, extents, ranges)
+    for out in nest.outs:
+        _check_access(function, out.access, out.guards, extents, ranges)
+
+
+def _panel_range(function: TaskFunction, panel: Panel) -> range:
+    """Range of the panel's address over all of its loops; it counts from the start of each tile."""
+    low, high = panel.packed.address.bounds(function.nest.extents)
+    return range(low, high + 1)
+
+
+def _check_access(
+    function: TaskFunction,
+    access: ElementAccess,
+    guards: tuple[Bound, ...],
+    extents: Mapping[str, int],
+    ranges: Sequence[range],
+) -> None:
+    unknown = [name for name in access.address.names if name not in extents]
+    if unknown:
+        raise IllegalFormError(f"{function.task.name}: {access} uses {', '.join(unknown)}, which is no dim of its nest")
+    low, high = access.address.bounds(extents)
+    allowed = ranges[access.array]
+    if not guards and (low < allowed.start or high >= allowed.stop):
+        where = f"the array from {allowed.start} to {allowed.stop - 1}"
+        raise IllegalFormError(f"{function.task.name}: {access} runs from {low} to {high}, {where}")
+
+
+def _check_schedule(function: TaskFunction, schedule: NestSchedule) -> None:
+    """Every loop is run once; lanes and tiles are of loops that there are."""
+    nest, name = function.nest, function.task.name
+    if sorted(schedule.order) != sorted(d for d, _ in nest.parallel):
+        raise IllegalFormError(f"{name}: the schedule runs over {', '.join(schedule.order)}")
+    if sorted(schedule.reduced) != sorted(d for d, _ in nest.reduced):
+        raise IllegalFormError(f"{name}: the schedule reduces over {', '.join(schedule.reduced)}")
+    if any(d not in nest.extents or n < 1 for d, n in schedule.tile) or schedule.lanes < 1:
+        raise IllegalFormError(f"{name}: the schedule has tile {schedule.tile}")
+    if schedule.lane and schedule.lane not in nest.extents:
+        raise IllegalFormError(f"{name}: the schedule has lanes of {schedule.lane}, which is no dim")
+    if not 0 <= schedule.num_unit_dims <= len(schedule.order):
+        raise IllegalFormError(f"{name}: the schedule has {schedule.num_unit_dims} dims of units")
+
+
+def _check_plan(plan: NativePlan) -> None:
+    for number, leaf in enumerate(plan.leaves):
+        if leaf.units < 1 or not leaf.address:
+            raise IllegalFormError(f"leaf {number} has {leaf.units} units at address {leaf.address:#x}")
+        for argument in leaf.args:
+            if argument.kind == "arena" and not 0 <= argument.value < max(1, plan.arena_bytes):
+                raise IllegalFormError(f"leaf {number} points to byte {argument.value} of {plan.arena_bytes}")
+
 
 Form = BoundCalls | TaskProgram | LeafProgram | FunctionProgram | NativePlan
 """Forms that passes take and return."""
@@ -134,7 +408,7 @@ def run_passes(form: Form, *, after: str | None = None, check: bool | None = Non
     Args:
         form: Form that the first pass takes.
         after: Name of the last pass to run; None: all.
-        check: True if each form is checked (:func:`abele.kernels.plan.check.check_form`); None: as the environment
+        check: True if each form is checked (:func:`abele.kernels.plan.passes.check_form`); None: as the environment
             variable ``ABELE_CHECK_PASSES`` says.
         watch: Called after each pass.
 

@@ -5,15 +5,140 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import lru_cache
+from itertools import product
 
-from abele.kernels.nest.loop_nest import LoopNest
-from abele.kernels.products.library_call import library_call
+from abele.kernels.nest.loop_nest import ElementAccess, LoopNest
 from abele.kernels.products.matrix_product import MatrixProduct, find_product
-from abele.kernels.products.schedule import ProductSchedule
-from abele.kernels.products.shares import choose_shares, product_cost
+from abele.kernels.products.schedule import DenseMatrix, ProductSchedule, ShareProduct
 from abele.kernels.routines.blocking import Blocking
-from abele.kernels.routines.rates import USUAL
+from abele.kernels.routines.costs import USUAL
 from abele.kernels.target import HostTarget
+from abele.numerics import f32
+
+# Into which shares a product is cut: fine enough for threads to share it evenly, and as large as that allows.
+#
+# Each share packs its own part of an operand, so large ones do less packing for each result; small ones balance
+# better, and there must be enough of them for many threads. A cut is chosen by the time that the product is expected
+# to take on one thread and on several, all alike, so that it, and with it the bits of the results, never depends on
+# the threads at hand.
+
+THREADS = (1, 2, 4, 8, 16)
+"""Numbers of threads that a cut should suit."""
+MAX_TILE_BYTES = 1 << 18
+"""Sums of a share: they stay in a second-level cache until something is done with them."""
+MAX_PARTS, MAX_SHARE = 64, 256
+"""Parts that are tried along a dim; above this many results, also parts of this size."""
+READING = 2.0
+"""Cost of reading an element of the packed columns for a share: from a shared cache, mostly behind the arithmetic."""
+CALL = 4000.0
+"""Cost of a share beside that, in multiply-adds."""
+
+
+@lru_cache(maxsize=4096)
+def choose_shares(shape: tuple[int, int, int], digits: tuple[int, int], count: int, sizes: Blocking) -> tuple[int, int]:
+    """Rows and columns of the shares of ``count`` products of rows, columns and summed elements ``shape``.
+
+    Rows and columns of a share are multiples of ``digits``.
+    """
+    m, n, _ = shape
+    cuts = list(product(_cuts(m, sizes.rows, digits[0]), _cuts(n, sizes.columns, digits[1])))
+    smallest = min(cuts, key=math.prod)
+    fitting = [(r, c) for r, c in cuts if 4 * r * c <= MAX_TILE_BYTES] or [smallest]
+
+    def cost(cut: tuple[int, int]) -> float:
+        return sum(product_cost(shape, count, cut, threads, sizes) for threads in THREADS)
+
+    return min(fitting, key=cost)
+
+
+def product_cost(
+    shape: tuple[int, int, int],
+    count: int,
+    cut: tuple[int, int],
+    threads: int,
+    sizes: Blocking,
+    *,
+    packing: float | None = None,
+) -> float:
+    """Expected cost of ``count`` products on ``threads``, in multiply-adds: that of the slowest, times their number.
+
+    ``packing`` is the cost of packing an element, where that is measured.
+    """
+    m, n, k = shape
+    rows, columns = cut
+    # In words of pairs, tiles do a multiply-add in half the time, and packing costs twice as many of them.
+    packing = USUAL.packing * sizes.word if packing is None else packing
+    parts = -(-m // rows)
+    units = -(-count * parts * -(-n // columns) // threads)
+    whole = -(-columns // sizes.lanes) * sizes.lanes
+    strips = -(-columns // sizes.strip)
+    # Columns are packed by the first share of a thread that has them, rows by every share.
+    blocks = -(-units // parts) if sizes.keeps(k, columns) else units
+    one = rows * (whole + packing * strips) * k + READING * k * whole + CALL
+    return threads * (units * one + blocks * packing * k * columns)
+
+
+def _cuts(extent: int, step: int, digit: int) -> list[int]:
+    """Sizes of even shares, multiples of ``digit``, and of ``step`` where that is possible."""
+    sizes = {extent}
+    for parts in range(2, max(MAX_PARTS, extent // MAX_SHARE) + 1):
+        even = -(-extent // parts)
+        rounded = -(-even // digit) * digit if digit > 1 else -(-even // step) * step
+        sizes.add(min(extent, rounded))
+    return sorted(sizes)
+
+
+# Products that a library can multiply: those whose matrices have one stride along rows and none along columns.
+
+MAX_INT = (1 << 31) - 1
+
+
+def library_call(product: MatrixProduct, name: str, columns: int, *, is_direct: bool) -> ShareProduct | None:
+    """Arguments with which library ``name`` multiplies shares of ``columns`` of ``product``; None where it cannot.
+
+    Args:
+        product: Product to multiply.
+        name: Name of the library.
+        columns: Columns of a share; sums that are not stored in place directly lie in rows of so many.
+        is_direct: True if sums are stored in place directly.
+    """
+    if product.left.type != f32 or product.right.type != f32:
+        return None
+    left = _dense(product, product.left, product.rows, product.summed)
+    right = _dense(product, product.right, product.summed, product.columns)
+    result = columns
+    if is_direct and product.result is not None:
+        placed = _dense(product, product.result, product.rows, product.columns)
+        if placed is None or placed.is_turned:
+            return None
+        result = placed.stride
+    if left is None or right is None or max(*product.shape, left.stride, right.stride, result) > MAX_INT:
+        return None
+    return ShareProduct(name, left, right, result)
+
+
+def _dense(
+    product: MatrixProduct, access: ElementAccess, rows: tuple[str, ...], columns: tuple[str, ...]
+) -> DenseMatrix | None:
+    row, column = (stride_of(product, access, dims) for dims in (rows, columns))
+    m, n = product.length(rows), product.length(columns)
+    if column == 1 and row is not None and row >= n:
+        return DenseMatrix(row, False)
+    if row == 1 and column is not None and column >= m:
+        return DenseMatrix(column, True)
+    return None
+
+
+def stride_of(product: MatrixProduct, access: ElementAccess, dims: tuple[str, ...]) -> int | None:
+    """The stride between neighbours of the dim with digits ``dims``; None where it is not always the same."""
+    stride = access.stride(dims[-1])
+    step = stride * product.length(dims[-1:])
+    for dim in reversed(dims[:-1]):
+        if access.stride(dim) != step:
+            return None
+        step *= product.length((dim,))
+    return stride
+
 
 WHOLE_POINTS = 768
 """Points of a reduction that loops run whole; of longer ones they run parts, one after the other. Measured: from 512 to

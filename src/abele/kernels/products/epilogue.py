@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from abele.kernels.nest.ir import Affine, Expr, affine
 from abele.kernels.nest.loop_nest import Acc, ElementAccess, Fetch, LoopNest
-from abele.kernels.nest.merge_dims import merged_dims
-from abele.kernels.nest.positions import with_positions
+from abele.kernels.nest.merge_dims import merged_dims, with_positions
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.products.matrix_product import MatrixProduct
 from abele.kernels.products.schedule import Epilogue, ProductSchedule

@@ -8,11 +8,33 @@ from dataclasses import dataclass
 
 from abele.errors import InvalidOptionError, nearest
 from abele.kernels.routines.blocking import Blocking, blocking
-from abele.kernels.routines.gains import library_gain
-from abele.kernels.routines.libraries import MatrixLibrary, loaded_library
-from abele.kernels.routines.rates import PackedRates
+from abele.kernels.routines.gains import MatrixLibrary, library_gain, loaded_library
 from abele.llvm.host import cache_bytes
 from abele.numerics import ElementType, bf16
+
+# Costs of the packed routine beside loops over register tiles.
+
+
+@dataclass(frozen=True)
+class PackedRates:
+    """Costs relative to the packed routine's tiles; by default as on an AMD Zen 4 in f32.
+
+    Attributes:
+        packing: Cost of packing an element, in multiply-adds of these tiles: 2 to 7 from caches, up to 30 from memory,
+            and more the narrower what lies in a row.
+        loops: Rate of loops over register tiles, of that of these tiles.
+        crossed: The same where the sum is cut into parts and the columns of the right operand lie a power of two apart
+            in memory, so that each part transposes what the caches lose meanwhile.
+    """
+
+    packing: float = 10.0
+    loops: float = 1.0
+    crossed: float = 1.0
+
+
+USUAL = PackedRates()
+"""Expected rates of a host that is not measured."""
+
 
 VARIABLE = "ABELE_PRODUCTS"
 """Environment variable with the way to run matrix products (:data:`WAYS`)."""

@@ -18,13 +18,24 @@ from abele.kernels.nest.ir import Affine, Apply, Expr, affine, compute_type
 from abele.kernels.nest.loop_nest import Bound
 from abele.kernels.nest.merge_dims import merged_dims
 from abele.kernels.nest.rewrite import rewrite
+from abele.kernels.products.choose import choose_product
 from abele.kernels.schedule.choose_schedule import schedule_cost
 from abele.kernels.target import HostTarget
 from abele.kernels.tasks.flatten import flatten
 from abele.kernels.tasks.layout import SpaceLayout
 from abele.kernels.tasks.leaves import LeafProgram, LeafTasks
-from abele.kernels.tasks.product_tasks import runs_as_product
 from abele.kernels.tasks.program import Put, Ref, SpaceTable, Task, TaskReduction, layout_of
+
+# Tasks that run as matrix products: those need no copies of operands, and no parts of long sums.
+
+
+def runs_as_product(task: Task, spaces: SpaceTable, layouts: Mapping[int, SpaceLayout], target: HostTarget) -> bool:
+    """True if ``task``, run whole, is a matrix product that runs as one."""
+    if target.products is None or len(task.reductions) != 1 or not task.reduced:
+        return False
+    nest, _ = flatten(task, spaces.all(), lambda number: layout_of(layouts, spaces[number]))
+    return choose_product(merged_dims(nest), target) is not None
+
 
 MIN_REUSE = 32
 """Uses of each copied element that make the copy worth its time."""

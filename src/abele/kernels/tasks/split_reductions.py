@@ -16,9 +16,8 @@ from abele.kernels.nest.loop_nest import Acc
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.products.choose import WHOLE_POINTS
 from abele.kernels.products.matrix_product import is_apart
-from abele.kernels.tasks.copy_operands import MIN_REUSE, is_product
+from abele.kernels.tasks.copy_operands import MIN_REUSE, is_product, runs_as_product
 from abele.kernels.tasks.leaves import LeafProgram, LeafTasks
-from abele.kernels.tasks.product_tasks import runs_as_product
 from abele.kernels.tasks.program import Put, Ref, SpaceTable, Task, move, substitute
 from abele.kernels.tasks.program import plain as plain_index
 from abele.numerics import f32

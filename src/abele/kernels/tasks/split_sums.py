@@ -16,9 +16,8 @@ from dataclasses import replace
 from abele.kernels.nest.ir import affine
 from abele.kernels.nest.loop_nest import Acc
 from abele.kernels.products.matrix_product import is_apart
-from abele.kernels.tasks.copy_operands import is_product
+from abele.kernels.tasks.copy_operands import is_product, runs_as_product
 from abele.kernels.tasks.leaves import LeafProgram, LeafTasks
-from abele.kernels.tasks.product_tasks import runs_as_product
 from abele.kernels.tasks.program import Put, Ref, SpaceTable, Task, TaskReduction, substitute
 from abele.kernels.tasks.split_reductions import MAX_PARTS, PART_POINTS, outermost_first
 from abele.numerics import f32

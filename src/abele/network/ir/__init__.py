@@ -2,9 +2,8 @@
 
 from abele.network.ir.builder import BlockBuilder, NetworkBuilder, RegionBuilder
 from abele.network.ir.frozen import Dense, FrozenDict
-from abele.network.ir.hints import ConvGroup, PlanHint
 from abele.network.ir.network import AllowedRange, Network, differentiable, needed
-from abele.network.ir.op import NetworkFunction, NetworkOp, OpBlock
+from abele.network.ir.op import ConvGroup, NetworkFunction, NetworkOp, OpBlock, PlanHint
 from abele.network.ir.parser import parse
 from abele.network.ir.printer import network_text
 from abele.network.ir.value import HERE, Place, Shape, Stage, Value

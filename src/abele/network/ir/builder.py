@@ -18,9 +18,8 @@ from abele.arrays import Array
 from abele.errors import ElementRangeError
 from abele.graph.debug import DebugRecord
 from abele.network.ir.frozen import Dense, FrozenDict
-from abele.network.ir.hints import PlanHint
 from abele.network.ir.network import AllowedRange, Network, contents_of
-from abele.network.ir.op import NetworkOp, OpBlock
+from abele.network.ir.op import NetworkOp, OpBlock, PlanHint
 from abele.network.ir.value import HERE, Place, Shape, Stage, Value
 from abele.numerics import as_element_type, i32, u32
 

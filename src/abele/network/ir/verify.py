@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from abele.errors import AbeleError, NetworkError, nearest
-from abele.network.ir.hints import PlanHint
 from abele.network.ir.network import Network
-from abele.network.ir.op import NetworkOp, OpBlock
+from abele.network.ir.op import NetworkOp, OpBlock, PlanHint
 from abele.network.ir.value import Stage, Value, type_text
 from abele.numerics import u32
 from abele.words import counted

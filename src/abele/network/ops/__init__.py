@@ -7,7 +7,6 @@ from abele.network.ops import (
     convolution,
     convolution_group,
     ctc,
-    ctc_decode,
     draw,
     dropout,
     elementwise,

@@ -1,15 +1,18 @@
 """The functions that append ops to a network, in one place for front ends and derivative rules."""
 
+from __future__ import annotations
+
+from dataclasses import replace
+
+from abele.network.ir import BlockBuilder, FrozenDict, NetworkOp, PlanHint, Value
 from abele.network.ops.checkpoint import checkpoint
 from abele.network.ops.constant import full
 from abele.network.ops.control import call, cond, loop, switch, while_
 from abele.network.ops.convolution import convolution, transposed_convolution
-from abele.network.ops.ctc import ctc_loss
-from abele.network.ops.ctc_decode import ctc_decode
+from abele.network.ops.ctc import ctc_decode, ctc_loss
 from abele.network.ops.draw import draw, exponential, integers, normal, uniform
 from abele.network.ops.dropout import dropout
 from abele.network.ops.elementwise import cast, map_, total
-from abele.network.ops.hinted import plan_with
 from abele.network.ops.host_call import host_call
 from abele.network.ops.linear import linear, matmul
 from abele.network.ops.lookup import add_rows, look_up, look_up_groups, sum_rows, update_rows
@@ -50,6 +53,36 @@ from abele.network.ops.training import (
 )
 from abele.network.ops.transfer import transfer
 from abele.network.ops.views import concat, detach, expand, pad, permute, placed, reshape, reverse, slice_, transpose
+from abele.network.registry import RULES
+
+# Hints for products that are there already, found by their readers.
+
+_MOVING = frozenset({"reshape", "permute", "expand", "slice", "concat", "reverse", "keep"})
+"""Kinds of ops whose results show others' elements."""
+
+
+def plan_with(net: BlockBuilder, value: Value, proportion: float) -> bool:
+    """Let the products that ``value`` shows, or that the same call made it of, plan with a share of a tile's memory.
+
+    Returns:
+        True if there are any in this block.
+    """
+    last = net.makers.get(value)
+    waiting, found, seen = [value], False, set[NetworkOp]()
+    while waiting:
+        op = net.makers.get(waiting.pop())
+        if op is None or op in seen:
+            continue
+        seen.add(op)
+        if RULES[op.kind].planned:
+            hint = replace(op.hint or PlanHint(), proportion=float(proportion))
+            attrs = FrozenDict({**op.attrs, "hint": hint})
+            net.replace(op, NetworkOp(op.kind, op.inputs, op.outputs, attrs, op.debug, op.regions))
+            found = True
+        elif op.kind in _MOVING or (last is not None and op.debug == last.debug):
+            waiting.extend(op.inputs)
+    return found
+
 
 __all__ = [
     "BATCH",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from abele.arrays import Array
 from abele.graph import Tensor
 from abele.network.ir import BlockBuilder, FrozenDict, NetworkOp, Value
-from abele.network.ir.hints import ConvGroup, PlanHint
+from abele.network.ir.op import ConvGroup, PlanHint
 from abele.network.ops.convolution import Convolving, bias_gradient, turned_weights
 from abele.network.registry import RULES, Gradients, OpRule, Types, require, rule
 from abele.poplibs import poplin

@@ -13,7 +13,7 @@ from abele.arrays import Array
 from abele.graph import Tensor
 from abele.network.ir import BlockBuilder, NetworkOp, Shape, Value
 from abele.network.ir.part import ValuePart
-from abele.network.ops.windows import SlidingWindows
+from abele.network.ops.convolution import SlidingWindows
 from abele.network.registry import Gradients, OpRule, Types, only, require, rule
 from abele.poplibs import popnn
 from abele.poplibs.popnn.pool_params import PoolParams

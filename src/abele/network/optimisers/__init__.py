@@ -1,11 +1,10 @@
 """Optimisers: update rules as expressions over parameters, gradients and state."""
 
 from abele.network.optimisers.adaptive import Adadelta, Adagrad, RmsProp
-from abele.network.optimisers.base import Group, Optimiser, StateSlot, climbs
+from abele.network.optimisers.base import GRADIENT, PARAMETER, Group, Optimiser, StateSlot, Terms, climbs
 from abele.network.optimisers.descent import Sgd
 from abele.network.optimisers.layerwise import Lars
 from abele.network.optimisers.moments import Adam, Adamax, Lamb, MomentRule, NAdam, RAdam
-from abele.network.optimisers.terms import GRADIENT, PARAMETER, Terms
 
 RULES: tuple[type[Optimiser], ...] = (Adadelta, Adagrad, Adam, Adamax, Lamb, Lars, NAdam, RAdam, RmsProp, Sgd)
 """Every update rule."""

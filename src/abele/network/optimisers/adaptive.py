@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from abele.network.optimisers.base import Optimiser, StateSlot
+from abele.network.optimisers.base import PARAMETER, Optimiser, StateSlot, Terms
 from abele.network.optimisers.descent import decayed
-from abele.network.optimisers.terms import PARAMETER, Terms
 from abele.numerics import ElementType, f32
 from abele.poplibs.popops.expr import Expr, Op
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from abele.network.optimisers.base import Optimiser, StateSlot
-from abele.network.optimisers.terms import GRADIENT, PARAMETER, Terms
+from abele.network.optimisers.base import GRADIENT, PARAMETER, Optimiser, StateSlot, Terms
 from abele.numerics import ElementType, f32
 from abele.poplibs.popops.expr import Const, Expr
 

@@ -9,9 +9,8 @@ import numpy as np
 
 from abele.arrays import Array
 from abele.errors import InvalidOptionError
-from abele.network.optimisers.base import Optimiser, StateSlot
+from abele.network.optimisers.base import GRADIENT, PARAMETER, Optimiser, StateSlot, Terms
 from abele.network.optimisers.descent import decayed
-from abele.network.optimisers.terms import GRADIENT, PARAMETER, Terms
 from abele.numerics import ElementType, f32
 from abele.poplibs.popops.expr import Const, Expr, Op, select
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from abele.network.ir import BlockBuilder, NetworkOp, Value
-from abele.network.ir.structure import attributes_key, block_key
+from abele.network.ir.network import attributes_key, block_key
 from abele.network.passes.base import BlockPass, reading
 from abele.network.registry import rule_of
 

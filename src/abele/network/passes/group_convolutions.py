@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from abele.errors import NetworkError
 from abele.network.ir import BlockBuilder, FrozenDict, Network, NetworkOp, Value
-from abele.network.ir.hints import PlanHint
+from abele.network.ir.op import PlanHint
 from abele.network.ops.convolution_group import KINDS, GroupedConv, group_attributes
 from abele.network.passes.base import BlockPass
 

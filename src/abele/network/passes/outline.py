@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 
 from abele.graph.debug import DebugRecord
 from abele.network.ir import HERE, FrozenDict, Network, NetworkFunction, NetworkOp, OpBlock, Stage, Value
-from abele.network.ir.structure import attributes_key, block_key
+from abele.network.ir.network import attributes_key, block_key
 from abele.network.ops.control import split_label
 from abele.network.passes.base import Pass
 

@@ -8,7 +8,7 @@ blocks of 128 rows with 128, 256, 384 and 512 keys compute 163,840 of 262,144 ca
 
 Blocks are further supersteps, with exchange and sync of their own, and small products use tiles worse. So it is a
 question of cycles, which is put to the model of the machine: the attention is compiled by itself, whole and in the ways
-that leave the most out, and the fastest is taken (:mod:`abele.session.attention_blocks`).
+that leave the most out, and the fastest is taken (:mod:`abele.session.compiling`).
 
 Not changed are masks that are made while the program runs, since tiles have to know their work before; attention with
 dropout, whose random numbers are those of the whole; and scores or shares that something else reads, too.

@@ -3,12 +3,109 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from abele.arrays import Int64
 from abele.errors import PackedDataError, nearest
 from abele.packing.data.derived import Batch
-from abele.packing.data.order import PackOrder
 from abele.packing.data.packed_rows import PackedRows
+
+# Order of packs in an epoch, and their division among ranks.
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackOrder:
+    """The order of packs in every epoch, the same for equal seeds on any machine and for any number of workers.
+
+    Each step takes ``batch_size`` packs for each rank, out of one permutation that all ranks have in common, so that
+    the ranks of a step never share a pack and have equal numbers of batches.
+
+    Attributes:
+        num_packs: Number of packs.
+        batch_size: Packs of a batch, on each rank.
+        shuffle: True for another order in each epoch.
+        seed: Of the orders.
+        rank: Number of this rank.
+        num_ranks: Number of ranks.
+        drop_last: True to leave out packs that make no whole step, others in each epoch if they are shuffled. False to
+            fill the last step up with empty packs, whose number is ``num_packs``.
+
+    Raises:
+        PackedDataError: Numbers that make no sense, or so few packs that a step has none for some rank.
+    """
+
+    num_packs: int
+    batch_size: int = 1
+    shuffle: bool = True
+    seed: int = 0
+    rank: int = 0
+    num_ranks: int = 1
+    drop_last: bool = True
+
+    def __post_init__(self) -> None:
+        for name, least in (("num_packs", 1), ("batch_size", 1), ("num_ranks", 1), ("seed", 0), ("rank", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+                raise PackedDataError(f"{name} is a whole number of at least {least}, not {value!r}")
+        if self.rank >= self.num_ranks:
+            raise PackedDataError(f"rank {self.rank} of {self.num_ranks} ranks", remedy="ranks count from 0")
+        if self.drop_last and self.num_packs < self.batch_size * self.num_ranks:
+            raise PackedDataError(
+                f"{self.num_packs:,} packs make no step of {self.batch_size} packs on {self.num_ranks} ranks",
+                remedy="a smaller batch_size, or drop_last=False to fill up with empty packs",
+            )
+
+    @property
+    def num_batches(self) -> int:
+        """Batches of an epoch on each rank."""
+        step = self.batch_size * self.num_ranks
+        return self.num_packs // step if self.drop_last else -(-self.num_packs // step)
+
+    def batches(self, epoch: int) -> Int64:
+        """Packs of each batch of this rank, int64[num_batches, batch_size]."""
+        if epoch < 0:
+            raise PackedDataError(f"epochs count from 0, not {epoch}")
+        numbers = np.arange(self.num_packs)
+        if self.shuffle:
+            numbers = np.random.Generator(np.random.PCG64([self.seed, epoch])).permutation(self.num_packs)
+        step = self.batch_size * self.num_ranks
+        whole = np.full(self.num_batches * step, self.num_packs, np.int64)
+        whole[: min(len(whole), self.num_packs)] = numbers[: len(whole)]
+        return whole.reshape(self.num_batches, self.num_ranks, self.batch_size)[:, self.rank]
+
+    def state(self, epoch: int, batches_done: int) -> dict[str, int]:
+        """Position after some batches of an epoch, as the plain numbers with which another process goes on."""
+        return {
+            "epoch": epoch,
+            "batches_done": batches_done,
+            "batch_size": self.batch_size,
+            "num_packs": self.num_packs,
+            "num_ranks": self.num_ranks,
+            "seed": self.seed,
+        }
+
+    def resumed(self, state: Mapping[str, int]) -> tuple[int, int]:
+        """Epoch and batches done of a state.
+
+        Raises:
+            PackedDataError: It is of other packs, another seed or other batches, which would repeat or skip samples.
+        """
+        for name in ("epoch", "batches_done"):
+            if not isinstance(state.get(name), int):
+                raise PackedDataError(f"a state has {name!r}, a whole number", remedy="what state_dict() gave")
+        own = self.state(state["epoch"], state["batches_done"])
+        for name, value in own.items():
+            if state.get(name) != value:
+                raise PackedDataError(
+                    f"the state is of {name} {state.get(name)}, and there is {value}",
+                    because="the same packs in the same batches are needed to go on without repeating or skipping any",
+                )
+        if not 0 <= state["batches_done"] <= self.num_batches:
+            raise PackedDataError(f"{state['batches_done']:,} batches done, and an epoch has {self.num_batches:,}")
+        return state["epoch"], state["batches_done"]
 
 
 class PackBatches:

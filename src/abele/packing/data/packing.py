@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from abele.arrays import Int64
+from abele.packing.data.layout import RowShape
 from abele.packing.data.packed_rows import PackedRows
-from abele.packing.data.row_shape import RowShape
 from abele.packing.data.samples import Samples
 from abele.packing.solve import Method, pack_items
 

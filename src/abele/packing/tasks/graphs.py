@@ -11,8 +11,8 @@ from abele.arrays import Array
 from abele.errors import PackedDataError, SampleLengthError
 from abele.packing.data.derived import Batch, Derived, OwnerIds, SampleNumbers, SequenceIds, SequenceLengths
 from abele.packing.data.fields import Field, per_sequence
+from abele.packing.data.layout import RowShape
 from abele.packing.data.ragged import Ragged
-from abele.packing.data.row_shape import RowShape
 from abele.packing.data.samples import Recipe, Samples
 
 NODES, EDGES = "nodes", "edges"

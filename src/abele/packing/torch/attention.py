@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from abele.errors import PaddingError
-from abele.packing.data.masks import DECK_MASK_VALUE
+from abele.packing.data.derived import DECK_MASK_VALUE
 
 
 def attention_mask(

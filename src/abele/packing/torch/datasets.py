@@ -11,9 +11,9 @@ from torch.utils.data import Dataset
 
 from abele.errors import PackedDataError, PackMembersError
 from abele.packing.data.derived import Batch, SampleNumbers, derived_by_name
+from abele.packing.data.layout import RowShape
 from abele.packing.data.packed_rows import PackedRows
 from abele.packing.data.ragged import Ragged
-from abele.packing.data.row_shape import RowShape
 from abele.packing.data.samples import Recipe, Samples
 from abele.packing.packs import Packs
 

@@ -8,7 +8,7 @@ from typing import Any
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from abele.errors import PackedDataError
-from abele.packing.data.order import PackOrder
+from abele.packing.data.batches import PackOrder
 
 
 class _Epochs:

@@ -11,7 +11,7 @@ import torch.nn.functional as F  # noqa: N812 - PyTorch's own name for it
 from torch import nn
 
 from abele.errors import PackedDataError
-from abele.packing.data.masks import DECK_MASK_VALUE
+from abele.packing.data.derived import DECK_MASK_VALUE
 
 
 def mean_by_sequence(

@@ -12,9 +12,9 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from abele.errors import PackedDataError
 from abele.packing.data.derived import SampleNumbers, derived_by_name
+from abele.packing.data.layout import RowShape
 from abele.packing.data.packed_rows import PackedRows
 from abele.packing.data.ragged import offsets_of
-from abele.packing.data.row_shape import RowShape
 from abele.packing.data.samples import Recipe, Samples
 from abele.packing.packs import Packs
 from abele.packing.solve import Method

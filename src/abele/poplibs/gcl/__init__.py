@@ -1,21 +1,19 @@
 """gcl: collectives between replicas, and between the IPUs of one."""
 
 from abele.poplibs.gcl.balanced import CollectiveBalancedHostRearrangement, CollectiveBalancedReorder
+from abele.poplibs.gcl.calls import explain_all_reduce
 from abele.poplibs.gcl.collectives import (
     all_gather_cross_replica,
+    all_gather_cross_replica_to_destination,
     all_reduce_cross_replica,
     all_reduce_cross_replica_in_place,
     all_reduce_cross_replica_to_destination,
     all_to_all_cross_replica,
     broadcast_cross_replica,
     reduce_scatter_cross_replica,
-)
-from abele.poplibs.gcl.cpp_forms import FORMS
-from abele.poplibs.gcl.destinations import (
-    all_gather_cross_replica_to_destination,
     reduce_scatter_cross_replica_to_destination,
 )
-from abele.poplibs.gcl.explain import explain_all_reduce
+from abele.poplibs.gcl.cpp_forms import FORMS
 from abele.poplibs.gcl.groups import CommGroup, CommGroupType
 from abele.poplibs.gcl.operators import CollectiveOperator
 from abele.poplibs.gcl.options import COLLECTIVE_OPTIONS

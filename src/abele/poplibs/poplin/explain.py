@@ -15,7 +15,7 @@ from abele.poplibs.poplin.contraction.problem import Contraction
 from abele.poplibs.poplin.conv_params.params import ConvParams
 from abele.poplibs.poplin.lowering.call import ContractionCall
 from abele.poplibs.poplin.operations.create import created_conv_call, created_layout
-from abele.poplibs.poplin.operations.product import is_swapped
+from abele.poplibs.poplin.operations.matmul_layout import is_swapped
 from abele.poplibs.poplin.options import METHODS, SPLITS, TRANSFORM, Planning, read_settings
 from abele.poplibs.poplin.planner.plan import ContractionPlan
 from abele.poplibs.poplin.planner.schedule import PlanSeries

@@ -14,11 +14,11 @@ from abele.poplibs.poplin.operations.update import matmul_acc
 from abele.poplibs.popnn.recurrent.calls import check_operands, units_of
 from abele.poplibs.popnn.recurrent.cell import Setting, Weights
 from abele.poplibs.popnn.recurrent.layout import Units, new_input_sequence
+from abele.poplibs.popnn.recurrent.loop import slice_step, update_step
 from abele.poplibs.popnn.recurrent.params import RecurrentParams, recurrent_options, with_poplibs_fields
 from abele.poplibs.popnn.recurrent.passes import Backward, Forward, backward_pass, forward_pass
 from abele.poplibs.popnn.recurrent.product import create_product_weights
 from abele.poplibs.popnn.recurrent.rnn_cell import KEPT, RnnCell
-from abele.poplibs.popnn.recurrent.slices import slice_step, update_step
 from abele.poplibs.popops.reductions.reduce import reduce_with_output
 from abele.poplibs.poputil.guard import guarded_functions
 from abele.poplibs.poputil.layout import duplicate

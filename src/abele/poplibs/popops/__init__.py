@@ -32,7 +32,7 @@ from abele.poplibs.popops.expr import (
     _9,
 )
 from abele.poplibs.popops.expressions import names as expr_names
-from abele.poplibs.popops.expressions.op_types import BinaryOpType, Operation, UnaryOpType
+from abele.poplibs.popops.expressions.names import BinaryOpType, Operation, UnaryOpType
 from abele.poplibs.popops.image import create_normalise_image_input, normalise_image
 from abele.poplibs.popops.layout.host_tensors import create_host_sliceable_tensor, create_host_transferable_tensor
 from abele.poplibs.popops.layout.pad import PaddingType, pad

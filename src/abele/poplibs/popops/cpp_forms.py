@@ -1,4 +1,4 @@
-"""Orders of arguments in PopLibs' popops headers that are not our own; see :mod:`abele.poplibs.poputil.forms`."""
+"""Orders of arguments in PopLibs' popops headers that are not our own; see :mod:`abele.poplibs.poputil.arguments`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from abele.numerics import ElementType
 from abele.poplibs.popops.elementwise.cast import cast, cast_with_output
 from abele.poplibs.popops.elementwise.map import map, map_in_place, map_many, map_with_output, map_with_outputs
 from abele.poplibs.popops.expr import ExprLike, Op, PlaceHolder
-from abele.poplibs.popops.expressions.op_types import BinaryOpType, TernaryOpType, UnaryOpType
+from abele.poplibs.popops.expressions.names import BinaryOpType, TernaryOpType, UnaryOpType
 from abele.poplibs.popops.layout.pad import MappingMethod, PaddingType, pad
 from abele.poplibs.popops.programs.loops import Body, counted_for_loop, counted_loop
 from abele.poplibs.popops.reductions.has_nan import has_nan, has_nan_or_inf

@@ -1,4 +1,4 @@
-"""Orders of arguments in PopLibs' poprand headers that are not our own; see :mod:`abele.poplibs.poputil.forms`."""
+"""Orders of arguments in PopLibs' poprand headers that are not our own; see :mod:`abele.poplibs.poputil.arguments`."""
 
 from __future__ import annotations
 

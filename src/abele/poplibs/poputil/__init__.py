@@ -9,12 +9,13 @@ from abele.poplibs.poputil.broadcast import (
 )
 from abele.poplibs.poputil.cpp_forms import (
     FORMS,
+    cast_to_device_half_value,
     castToDeviceHalfValue,
+    check_accuracy_when_cast,
     checkAccuracyWhenCast,
     mapTensorLinearlyWithOffset,
     splitRegionsBetweenWorkers,
 )
-from abele.poplibs.poputil.device_half import cast_to_device_half_value, check_accuracy_when_cast
 from abele.poplibs.poputil.groupings import detect_dim_groupings, detect_innermost_grouping, factor_dims, unfactor_dims
 from abele.poplibs.poputil.guard import guarded, guarded_functions
 from abele.poplibs.poputil.ipus import (

@@ -24,7 +24,7 @@ def guarded_functions(namespace: Mapping[str, Any], names: Iterable[str], forms:
 def guarded(function: Callable[..., Any], forms: Iterable[Order] = (), called: str = "") -> Callable[..., Any]:
     """``function`` with checks of its arguments, whose errors speak of its parameters.
 
-    Arguments that are not in our order are tried in PopLibs', ``forms`` (see :mod:`~abele.poplibs.poputil.forms`).
+    Arguments that are not in our order are tried in PopLibs', ``forms`` (see :mod:`~abele.poplibs.poputil.arguments`).
     ``called`` is what errors call the function, if not by its own name.
 
     Raises:

@@ -21,7 +21,7 @@ from abele.poplibs.popops.elementwise.cost import (
 from abele.poplibs.popops.expr import Op, PlaceHolder
 from abele.poplibs.popops.expressions.element_codelets import element_statements
 from abele.poplibs.popops.expressions.fused import Fused, fuse
-from abele.poplibs.popops.expressions.op_types import BinaryOpType, UnaryOpType
+from abele.poplibs.popops.expressions.names import BinaryOpType, UnaryOpType
 from abele.poplibs.public_vertices.family import Family, Instance, refuse
 from abele.poplibs.public_vertices.parameters import choice, flag, type_of
 from abele.poplibs.public_vertices.text import (

@@ -7,12 +7,18 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from abele.errors import InvalidOptionError
-from abele.report.compare.changes import first_change, memory_change, op_changes, overlap_change
-from abele.report.compare.figures import figures_of, step_cycles
-from abele.report.compare.match import match
+from abele.report.compare.changes import (
+    figures_of,
+    first_change,
+    memory_change,
+    op_changes,
+    overlap_change,
+    step_cycles,
+)
 from abele.report.compare.model import ComparedReport, CostChange, ReportComparison
 from abele.report.compare.tables import (
     Side,
+    match,
     matched_memory,
     matched_ops,
     matched_steps,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from abele.report.compare.model import HeadlineFigure, ReportComparison
-from abele.report.energy_text import amount_text
+from abele.report.energy import amount_text
 from abele.report.text import bytes_text, count_text, percent_text, seconds_text, source_text
 from abele.terminal import shown_text
 from abele.words import shortened, visible

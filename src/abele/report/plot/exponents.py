@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 from abele.numerics.exponents import LEAST_NORMAL_F16, LOWEST_OCTAVE
 from abele.report.exponents import ExponentHeat
 from abele.report.plot.figure import LIMIT, label, titled, without
-from abele.report.plot.options import PlotOptions
+from abele.report.plot.kinds import PlotOptions
 from abele.report.report import Report
 
 _LEAST = 1e-6

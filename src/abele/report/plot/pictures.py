@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 
 from abele.report.plot.exponents import draw_steps, draw_tensors
 from abele.report.plot.figure import FAINT, INK, STYLE, ReportFigure, label
+from abele.report.plot.kinds import PlotOptions
 from abele.report.plot.memory import draw_liveness, draw_memory, draw_tiles
-from abele.report.plot.options import PlotOptions
 from abele.report.plot.ranking import draw_exchange, draw_operations
 from abele.report.plot.time import draw_cycles, draw_runs, draw_shares, draw_timeline
 from abele.report.plot.update import draw_lanes, draw_path

@@ -8,7 +8,7 @@ from matplotlib.patches import Patch
 
 from abele.report.cycles import PARTS
 from abele.report.plot.figure import FAINT, label, titled, without
-from abele.report.plot.options import PlotOptions
+from abele.report.plot.kinds import PlotOptions
 from abele.report.report import Report
 from abele.report.text import CYCLE_COLOURS, bytes_text, category_text, count_text, percent_text, source_text
 from abele.words import counted

@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from abele.arrays import Float64
 from abele.report.block_runs import block_runs, run_labels
 from abele.report.plot.figure import FAINT, LANE_COLOURS, label, thousands, titled, without
-from abele.report.plot.options import PlotOptions
+from abele.report.plot.kinds import PlotOptions
 from abele.report.report import Report
 from abele.report.text import CYCLE_COLOURS, category_text, count_text, percent_text, seconds_text
 from abele.report.timeline import LETTERS, horizon, lane_cycles

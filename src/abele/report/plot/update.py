@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
 from abele.report.plot.figure import FAINT, LANE_COLOURS, label, titled, without
-from abele.report.plot.options import PlotOptions
+from abele.report.plot.kinds import PlotOptions
 from abele.report.report import Report
 from abele.report.text import count_text, percent_text
 from abele.report.update import PARTS

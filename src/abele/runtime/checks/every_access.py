@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from abele.arrays import Int64
 from abele.codelet import CodeletDef, CompiledCodelet
-from abele.codelet.checked import WORDS, Violation
+from abele.codelet.driver import WORDS, Violation
 from abele.errors import AbeleError, CodeletError
 from abele.llvm.flush import denormals_flushed
 from abele.runtime.control.faults import GuardedCalls

@@ -3,26 +3,85 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from abele.compiler import Executable
 from abele.compiler.timeline import parts_of
 from abele.errors import AbeleError, EngineError
-from abele.graph import Copy, CycleCount, Execute, HostCall, PrintTensor, Program, Sequence, Stream, Tensor, Variable
+from abele.graph import (
+    Copy,
+    CycleCount,
+    Execute,
+    HostCall,
+    PrintTensor,
+    Program,
+    Sequence,
+    Stream,
+    Tensor,
+    Variable,
+    walk,
+)
 from abele.numerics import to_host
+from abele.runtime.control.bytecode import Verdict
 from abele.runtime.debugger.breakpoints import Breakpoint
 from abele.runtime.debugger.history import History, Outcome
-from abele.runtime.debugger.leaves import Leaves, is_leaf
 from abele.runtime.debugger.walk import Stack, Walker
 from abele.runtime.host.access import Handle, checked_values, find_tensor
+from abele.runtime.image import Host, Image, ImageOptions, build_image
 from abele.runtime.lowering.timers import READ_OUT_CYCLES
 from abele.runtime.supersteps.placed_groups import PlacedGroup
 from abele.words import counted
 
 if TYPE_CHECKING:
     from abele.runtime.engine.engine import Engine
+
+
+# Leaves: the steps of a program made ready to run one at a time, on memory of their own.
+
+
+class Leaves:
+    """An image in which every leaf of a program is an entry of its own.
+
+    Args:
+        executable: The compiled programs.
+        program: The one to debug.
+        options: Options of the image; host kernels are never used.
+        host: Host side of the program.
+
+    Attributes:
+        image: The image.
+    """
+
+    def __init__(self, executable: Executable, program: Program, options: ImageOptions, host: Host) -> None:
+        steps = tuple(dict.fromkeys(s for s in walk(program) if is_leaf(s)))
+        names = tuple(str(number) for number in range(len(steps)))
+        apart = replace(executable, programs=steps, program_names=names)
+        self.image: Image = build_image(apart, replace(options, native=False), host)
+        self._entries = dict(zip(steps, self.image.entries, strict=True))
+
+    def run(self, step: Program) -> None:
+        """Run one leaf.
+
+        Raises:
+            Exception: Error of a callback.
+        """
+        machine = self.image.machine
+        machine.start(self._entries[step])
+        verdict = machine.wait()
+        failure = self.image.callbacks.take_error()
+        if failure is not None:
+            raise failure
+        assert verdict is not Verdict.FAILED
+
+
+def is_leaf(step: Program) -> bool:
+    """True if a step does something itself; a timed program is run by the debugger around its body."""
+    return not step.children() and not isinstance(step, Sequence | CycleCount)
+
 
 HISTORY_BYTES = 1 << 29
 

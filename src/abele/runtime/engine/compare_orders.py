@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from abele.errors import ApplicationRuntimeError, EngineError
 from abele.graph import Stream, Variable
-from abele.runtime.checks.checks import Checks
+from abele.runtime.checks.checking import Checks
 from abele.runtime.image import Image
 
 if TYPE_CHECKING:

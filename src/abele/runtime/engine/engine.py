@@ -11,22 +11,23 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 import numpy.typing as npt
 
+from abele import card
 from abele.compiler import Executable, RunAccount
+from abele.compiler.text.display import programs_text
 from abele.errors import AbeleError, EngineError
 from abele.graph import Graph, HostFunction, Program, RemoteBuffer, Stream, Variable
 from abele.job.launched import ranks_on_host
 from abele.numerics import to_host
 from abele.report import CallTimes, HostProfile, Report, Table
-from abele.runtime.checks.checks import Checks
+from abele.runtime.checks.checking import Checks
 from abele.runtime.control.bytecode import Verdict
 from abele.runtime.control.listing import listing
 from abele.runtime.control.threads import available_cores
 from abele.runtime.engine.compare_orders import compare_orders
-from abele.runtime.engine.deployment import Deployment
+from abele.runtime.engine.deployment import MODES, Deployment, Programs, check_options, checks_of, executable
 from abele.runtime.engine.options import read_options, set_log_level
 from abele.runtime.engine.profiling import Profiler
 from abele.runtime.engine.run_log import AutoReport, RunLog, profile_summary
-from abele.runtime.engine.setup import MODES, Programs, check_options, checks_of, executable
 from abele.runtime.host.access import Handle, checked_values, find_stream, find_tensor, readable, writable
 from abele.runtime.image import ImageOptions, RunCounts, silent
 from abele.runtime.ranks.group import Ranks
@@ -34,10 +35,44 @@ from abele.runtime.supersteps.float_behaviour import CHECKS, STOCHASTIC
 from abele.terminal import shown_text
 from abele.trace.channel import Channel
 from abele.trace.environment import begin_from_environment
+from abele.words import counted
 
 if TYPE_CHECKING:
     from abele.runtime.debugger.debugger import Debugger
     from abele.viewer import Page, Viewer
+
+
+# Views of an engine: one line, and a card for notebooks.
+
+_STREAMS = 12
+"""Streams that the card lists."""
+
+
+def engine_line(engine: Engine) -> str:
+    """System, programs, mode, threads and state of an engine."""
+    names = engine.executable.program_names
+    return f"Engine({engine.executable.system.name}: {programs_text(names)}; {_way(engine)}, {engine.state})"
+
+
+def _way(engine: Engine) -> str:
+    checks = ", with checks" if engine.checks.any else ""
+    return f"mode {engine.mode}, {counted(engine.threads, 'thread')}{checks}"
+
+
+def engine_card(engine: Engine) -> str:
+    """Engine as HTML: its mode, its runs, and its streams."""
+    facts = [
+        ("system", f"{engine.executable.system.name} ({engine.executable.system.title})"),
+        ("programs", programs_text(engine.executable.program_names)),
+        ("runs in", _way(engine)),
+        ("state", engine.state),
+    ]
+    streams = list(engine.graph.streams.values())
+    rows = [(s.name, s.direction, f"{s.dtype}{list(s.shape)}") for s in streams[:_STREAMS]]
+    if len(streams) > _STREAMS:
+        rows.append((f"… and {len(streams) - _STREAMS:,} more", "", ""))
+    return card.card("Engine", facts, *([card.table(("stream", "direction", "type"), rows)] if rows else []))
+
 
 __all__ = ["MODES", "Engine", "Programs"]
 _CHANNEL = Channel("abele.run")
@@ -435,12 +470,12 @@ class Engine:
         self.close()
 
     def __repr__(self) -> str:
-        from abele.runtime.engine.display import engine_line
+        from abele.runtime.engine.engine import engine_line
 
         return engine_line(self)
 
     def _repr_html_(self) -> str:
-        from abele.runtime.engine.display import engine_card
+        from abele.runtime.engine.engine import engine_card
 
         return engine_card(self)
 

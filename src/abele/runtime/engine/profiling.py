@@ -14,10 +14,10 @@ from abele.errors import ProfilingDisabledError
 from abele.graph import Execute, LibraryCall, Program, Stream
 from abele.graph.debug import DebugRecord
 from abele.host_facts import host_name, machine_rates
-from abele.kernels.plan.leaf_work import LeafWork
+from abele.kernels.plan.native_plan import LeafWork
 from abele.report import HOST_FUNCTIONS, HOST_LEAVES, HostProfile, Schema, Table
 from abele.runtime.control.bytecode import NoteWord
-from abele.runtime.control.notes import Notes, TimedInstruction
+from abele.runtime.control.emitter import Notes, TimedInstruction
 from abele.runtime.control.virtual_machine import VirtualMachine
 
 _NUMBER = re.compile(r"(?:^|\+)#\d+ ")

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from abele.errors import EngineError, StreamConnectionError, nearest
 from abele.graph import Graph, HostCall, HostFunction, Program, walk
-from abele.graph.host import Argument
+from abele.graph.host_interface import Argument
 from abele.numerics import to_host
 from abele.runtime.memory.arena import Arena
 

@@ -15,8 +15,7 @@ from abele.runtime.control.bytecode import Opcode
 from abele.runtime.control.leaf import Leaf, Phase, StreamUse
 from abele.runtime.control.primitives import move_rows
 from abele.runtime.lowering.steering import fail
-from abele.runtime.memory.arena import MemoryPieces
-from abele.runtime.memory.check_tables import check_equal
+from abele.runtime.memory.arena import MemoryPieces, check_equal
 from abele.runtime.memory.effects import elements_of
 from abele.runtime.memory.host_memory import address_of, aligned_block
 from abele.runtime.supersteps.copy_leaves import contiguous, copy_leaf, copy_phases, joined, paired

@@ -13,8 +13,7 @@ from abele.graph.interval_set import EMPTY, IntervalSet
 from abele.graph.intervals import cut_alike
 from abele.runtime.control.leaf import Argument, Leaf, Phase
 from abele.runtime.control.primitives import ELEMENT_BYTES, copy_elements, copy_runs
-from abele.runtime.memory.arena import MemoryPieces
-from abele.runtime.memory.check_tables import check_equal
+from abele.runtime.memory.arena import MemoryPieces, check_equal
 from abele.runtime.memory.host_memory import address_of, aligned_block
 
 _LONGEST_RUN_BYTES = 1 << 15

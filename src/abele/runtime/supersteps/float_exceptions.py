@@ -35,10 +35,10 @@ from abele.codelet.vertex import CodeletDef
 from abele.codelet.written import WrittenCode
 from abele.errors import ApplicationRuntimeError
 from abele.graph import Execute
-from abele.runtime.control.callbacks import Callbacks
 from abele.runtime.control.emitter import Emitter
 from abele.runtime.control.leaf import Leaf, Phase
 from abele.runtime.control.primitives import INFINITY, find_nonfinite, primitives
+from abele.runtime.control.virtual_machine import Callbacks
 from abele.runtime.memory.host_memory import address_of
 from abele.runtime.supersteps.float_behaviour import CHECKS, DIVIDE_BY_ZERO, INVALID, OVERFLOW, Behaviour
 from abele.runtime.supersteps.placed_groups import PlacedGroup

@@ -18,8 +18,8 @@ from abele.codelet.rounding import NEAREST, Rounding
 from abele.errors import AbeleError, ApplicationRuntimeError, ControlProgramError
 from abele.graph import ComputeSet, VertexGroup
 from abele.graph.interval_set import IntervalSet
-from abele.runtime.control.callbacks import Callbacks
 from abele.runtime.control.emitter import Emitter
+from abele.runtime.control.virtual_machine import Callbacks
 from abele.runtime.supersteps.native_supersteps import NativeSupersteps, transfers, written
 from abele.runtime.supersteps.placed_groups import PlacedGroup, SuperstepWatch
 from abele.runtime.supersteps.seeds import Seeds

@@ -13,28 +13,261 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from abele.arrays import Int64
-from abele.codelet import CodeletDef, CompiledCodelet
+from abele.codelet import CodeletDef, CompiledCodelet, Size, Sizes
+from abele.codelet.printing import Lines, printing_to
 from abele.codelet.rounding import NEAREST, Rounding
 from abele.compiler.cost import needs_counting, vertex_costs
-from abele.graph import ComputeSet, VertexGroup
+from abele.errors import ControlProgramError
+from abele.graph import ComputeSet, Edge, VertexGroup
 from abele.graph.interval_set import EMPTY, IntervalSet
 from abele.machine import Ipu
+from abele.runtime.control.bytecode import Opcode
 from abele.runtime.control.emitter import Emitter
 from abele.runtime.control.leaf import Leaf, Phase
+from abele.runtime.control.virtual_machine import Callbacks
 from abele.runtime.memory.arena import Arena
 from abele.runtime.memory.effects import edge_elements
-from abele.runtime.memory.host_memory import address_of
+from abele.runtime.memory.host_memory import address_of, aligned_block
 from abele.runtime.supersteps.copy_leaves import Runs, copy_leaf
-from abele.runtime.supersteps.gather_memory import ScratchPool
 from abele.runtime.supersteps.placed_groups import CountedVertices, PlacedGroup, SuperstepWatch
-from abele.runtime.supersteps.rounded import RoundedRuns
-from abele.runtime.supersteps.seeds import Seeds
-from abele.runtime.supersteps.sized_codelets import worthwhile_sizes
-from abele.runtime.supersteps.thread_shares import cost_cuts, even_cuts
-from abele.runtime.supersteps.vertex_prints import VertexPrints
-from abele.runtime.supersteps.vertex_tables import VertexTables, fields_overlap, vertex_tables
+from abele.runtime.supersteps.seeds import Seeds, group_offset
+from abele.runtime.supersteps.vertex_tables import ScratchPool, VertexTables, fields_overlap, vertex_tables
+
+# Prints of vertices: gathered while a compute set runs, shown after it.
+
+
+@dataclass(frozen=True, eq=False)
+class VertexPrints:
+    """Shows the prints of vertices, group after group, each in the order of its vertices.
+
+    Attributes:
+        callbacks: Callbacks that calls are added to.
+        print_text: Writes a line for the user.
+    """
+
+    callbacks: Callbacks
+    print_text: Callable[[str], None]
+
+    def emit(self, groups: Sequence[PlacedGroup], emitter: Emitter) -> None:
+        """Append the code that shows prints of the last vertices, if their codelets print."""
+        if any(placed.tables.sink is not None for placed in groups):
+            emitter.callback(self.callbacks.add(lambda: self.show(groups)))
+
+    def show(self, groups: Sequence[PlacedGroup]) -> None:
+        """Show the prints of these groups' native code."""
+        lines = Lines(self.print_text)
+        for placed in groups:
+            if placed.tables.sink is not None:
+                lines.write(placed.tables.sink.take())
+        lines.close()
+
+    def around(self, groups: list[PlacedGroup], run: Callable[[list[PlacedGroup]], None]) -> None:
+        """Run vertices from Python: plain Python prints at once, native code after all."""
+        try:
+            with printing_to(self.print_text):
+                run(groups)
+        finally:
+            self.show(groups)
+
+
+# Shares: which units of a leaf each thread runs, where equal numbers of them are unequal work.
+#
+# Vertices run in shares of consecutive units, fixed before a run, because a queue would cost an atomic operation per
+# unit and shares keep each thread on memory that it touched in the last round. Each bound is put where the running sum
+# of costs is nearest to its part of the total, so no share is off by more than one unit at either end.
+
+_WORTHWHILE = 1.05
+"""Work of the busiest thread over the mean from which on shares are cut by cost."""
+
+
+def cost_cuts(costs: npt.NDArray[np.generic], threads: int) -> Int64 | None:
+    """Units at which threads' shares begin and end so that all have about the same to do, int64[threads + 1].
+
+    Args:
+        costs: Work of each unit, in any measure, number[units].
+        threads: Host threads.
+
+    Returns:
+        Bounds; None where equal numbers of units are about as good.
+    """
+    num = len(costs)
+    if threads == 1 or num < 2:
+        return None
+    done = np.concatenate([[0.0], np.cumsum(costs, dtype=np.float64)])
+    equal = even_cuts(num, threads)
+    mean = done[-1] / threads
+    if np.diff(done[equal]).max() <= _WORTHWHILE * mean:
+        return None
+    targets = np.arange(threads + 1) * mean
+    # Of the two units around each target, the one whose sum is nearer.
+    after = np.searchsorted(done, targets)
+    before = np.maximum(after - 1, 0)
+    nearer = targets - done[before] < done[np.minimum(after, num)] - targets
+    cuts = np.where(nearer, before, np.minimum(after, num))
+    cuts[0], cuts[-1] = 0, num
+    return np.ascontiguousarray(cuts, dtype=np.int64)
+
+
+def even_cuts(num: int, threads: int) -> Int64:
+    """Bounds of shares of equal numbers of units, int64[threads + 1], as the virtual machine has them."""
+    return -(-np.arange(threads + 1, dtype=np.int64) * num // threads)
+
+
+# Sizes for which vertices get native code of their own: those that a group has in common, if the code pays.
+
+_MOST_ELEMENTS = 1024
+"""Most elements of a vector for code of its own: longer ones gain nothing, as only the set-up of a loop is saved."""
+_FEWEST_VERTICES = 32
+_FEWEST_BYTES = 1 << 16
+"""Fewer would take less time to run than such code takes to make."""
+
+
+def worthwhile_sizes(group: VertexGroup, work_bytes: int) -> Sizes:
+    """Sizes that all vertices of a group share, if code made for them pays; else none."""
+    if group.num < _FEWEST_VERTICES or work_bytes < _FEWEST_BYTES:
+        return Sizes()
+    edges = ((f.name, group.edges[f.name]) for f in group.codelet.fields if f.is_edge and f.rank)
+    return Sizes.of(_size(name, edge) for name, edge in edges)
+
+
+def _size(name: str, edge: Edge) -> Size:
+    each = _common(edge.row_sizes)
+    if edge.row_begin is None:
+        return Size(name, each)
+    return Size(name, _common(edge.row_begin[1:] - edge.row_begin[:-1]), each)
+
+
+def _common(sizes: Int64) -> int | None:
+    if not len(sizes) or sizes[0] > _MOST_ELEMENTS or (sizes != sizes[0]).any():
+        return None
+    return int(sizes[0])
+
+
+# Supersteps whose results in narrow floats are rounded at random, or held at the largest number.
+
+
+@dataclass(frozen=True, eq=False)
+class _Draw:
+    """A leaf that rounds at random, for the vertices of one replica.
+
+    Attributes:
+        leaf: The leaf.
+        replica: Replica whose seeds it uses.
+        offset: Number that tells its random numbers from those of other groups.
+    """
+
+    leaf: Leaf
+    replica: int
+    offset: int
+
+
+@dataclass(eq=False)
+class RoundedRuns:
+    """Runs vertices whose results are not simply rounded to nearest.
+
+    A superstep that rounds at random leaves each replica's state one step further. A vertex draws from the state, its
+    group and its number, so that replicas with equal seeds round alike, on any number of threads.
+
+    Attributes:
+        compile: Gives the native code of a codelet.
+    """
+
+    compile: Callable[[CodeletDef], CompiledCodelet]
+    _draws: dict[tuple[PlacedGroup, Rounding], list[_Draw]] = field(default_factory=dict)
+    _leaves: dict[PlacedGroup, Leaf] = field(default_factory=dict)
+
+    def emit(self, ready: Ready, emitter: Emitter, rounding: Rounding, seeds: Seeds) -> None:
+        """Append the phase that runs the vertices of a compute set."""
+        pairs = list(zip(ready.groups, ready.run, strict=True))
+        others = [leaf for placed, leaf in pairs if not _stores_narrow(placed)]
+        narrow = [(placed, leaf) for placed, leaf in pairs if _stores_narrow(placed)]
+        if not rounding.is_random:
+            emitter.phase((*(self._saturating(placed, leaf) for placed, leaf in narrow), *others))
+            return
+        draws = [draw for placed, leaf in narrow for draw in self._drawing(placed, leaf, rounding)]
+        # The words that leaves draw from are set by thread 0, so all threads must be past the last use of them, and
+        # must not begin before they are set.
+        emitter.fence()
+        for draw in draws:
+            state = seeds.address(draw.replica)
+            emitter.assembler.emit(Opcode.ELAPSED, draw.leaf.seed, state, seeds.zero, draw.offset)
+        emitter.expect_barrier()
+        phase: Phase = (*(draw.leaf for draw in draws), *others)
+        emitter.phase(phase)
+        # The state moves on by a fixed step, so that what is drawn depends on the number of the superstep and not on
+        # threads.
+        for replica in range(seeds.replicas):
+            emitter.tally(seeds.address(replica), seeds.step)
+
+    def _saturating(self, placed: PlacedGroup, plain: Leaf) -> Leaf:
+        """Leaf that runs a group with results held at the largest number."""
+        if placed not in self._leaves:
+            rounding = Rounding(saturates=True)
+            address, name = self._address(placed, rounding), f"{plain.name}, {rounding}"
+            self._leaves[placed] = Leaf(
+                name, address, placed.num, plain.args, plain.work_bytes, plain.writes, keep=plain, cuts=plain.cuts
+            )
+        return self._leaves[placed]
+
+    def _drawing(self, placed: PlacedGroup, plain: Leaf, rounding: Rounding) -> list[_Draw]:
+        """Leaves that run a group with results rounded at random, one per replica."""
+        key = placed, rounding
+        if key not in self._draws:
+            self._draws[key] = list(self._replicas(placed, plain, rounding))
+        return self._draws[key]
+
+    def _replicas(self, placed: PlacedGroup, plain: Leaf, rounding: Rounding) -> Iterator[_Draw]:
+        address, group = self._address(placed, rounding), placed.group
+        offset = group_offset(placed.compute_set.id, placed.position)
+        for replica in range(placed.replicas):
+            word = aligned_block(8)
+            leaf = Leaf(
+                f"{group.num} × {group.codelet.name}, {rounding}",
+                address,
+                group.num,
+                columns_of(placed, replica),
+                placed.tables.work_bytes // placed.replicas,
+                plain.writes,
+                seed=address_of(word),
+                keep=(plain, word),
+            )
+            yield _Draw(leaf, replica, offset)
+
+    def _address(self, placed: PlacedGroup, rounding: Rounding) -> int:
+        code = self.compile(placed.group.codelet)
+        if code.run_stochastic is None:
+            raise ControlProgramError(
+                f"the results of {placed.group.codelet.name} cannot be {rounding}: it has no code for it",
+                at=placed.group.debug.location,
+                because=f"compute set {placed.compute_set.name!r} runs while the behaviour may ask for it",
+                remedy="write the codelet in Python, or switch the behaviour back before this compute set",
+            )
+        return code.run_stochastic if rounding == Rounding(is_random=True) else code.run_rounded(rounding)
+
+
+def _stores_narrow(placed: PlacedGroup) -> bool:
+    fields = placed.group.codelet.fields
+    return any(f.direction in ("out", "inout") and f.type.is_narrow for f in fields)
+
+
+def columns_of(placed: PlacedGroup, replica: int) -> tuple[int, ...]:
+    """Addresses of a group's tables from the first vertex of one replica on."""
+    columns, first = iter(placed.tables.columns), replica * placed.group.num
+    found: list[int] = []
+    for definition in placed.group.codelet.fields:
+        begin = next(columns)
+        found.append(address_of(begin) + first * begin.itemsize)
+        if definition.rank == 2:
+            # Rows are listed for all replicas; where a vertex's rows begin counts from the first of all.
+            found += [address_of(next(columns)), address_of(next(columns))]
+        elif definition.rank == 1:
+            lengths = next(columns)
+            found.append(address_of(lengths) + first * lengths.itemsize)
+    return tuple(found) if placed.tables.sink is None else (*found, address_of(placed.tables.sink.column))
+
 
 _WORTH_SHARING_BYTES = 1 << 14
 """Less work than this is not worth knowing the cost of."""

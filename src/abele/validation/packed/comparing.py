@@ -2,29 +2,204 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 from rich.console import Console
 from rich.progress import track
 
+from abele.arrays import Float64
+from abele.errors import FileFormatError, InvalidOptionError, nearest
 from abele.packing import PackingPlan, SizeHistogram, pack
 from abele.validation.figures import Bars, Comparison, Figure
 from abele.validation.packed.costs import PackCosts, PackRuns
-from abele.validation.packed.lengths import histogram_of, read_histograms
-from abele.validation.packed.published import (
-    GLUE_ROWS,
-    SQUAD_ROWS,
-    UNPADDING,
-    WIKIPEDIA,
-    WIKIPEDIA_ROWS,
-    PublishedPacking,
-)
 from abele.validation.packed.runs import padded_run
-from abele.validation.packed.unpadding import unpadded_speed_up
+
+# Speed-up of un-padding where accelerators wait for the one with the most tokens.
+#
+# Un-padding computes the real tokens of a batch alone. Sequences are dealt out at random, so an update takes as long
+# as the accelerator takes whose sequences are the longest. The number of tokens of a batch is a sum of lengths, whose
+# distribution is that of the histogram, convolved with itself; the greatest of many has the power of its cumulative
+# distribution. Both are computed, nothing is drawn.
+
+
+def unpadded_speed_up(histogram: SizeHistogram, capacity: int, accelerators: int, batch: int) -> float:
+    """Expected speed-up of un-padding over rows of ``capacity`` tokens.
+
+    Args:
+        histogram: Lengths of the sequences.
+        capacity: Tokens of a padded row.
+        accelerators: That wait for each other in every update.
+        batch: Sequences of each of them.
+
+    Returns:
+        Padded tokens of an accelerator, over the mean of the greatest number of real ones.
+
+    Raises:
+        InvalidOptionError: ``accelerators`` or ``batch`` is below 1.
+    """
+    for name, value in (("accelerators", accelerators), ("batch", batch)):
+        if value < 1:
+            raise InvalidOptionError(f"{name} = {value}: must be at least 1")
+    one = np.zeros(int(histogram.lengths.max()) + 1)
+    one[histogram.lengths] = histogram.counts / histogram.num_items
+    below = np.minimum(np.cumsum(_summed(one, batch)), 1.0)
+    greatest = float((1 - below**accelerators).sum())
+    return batch * capacity / greatest
+
+
+def _summed(one: Float64, count: int) -> Float64:
+    """The distribution of a sum of ``count`` numbers that have the distribution ``one``: a power of its transform."""
+    length = count * (len(one) - 1) + 1
+    # The transform leaves noise of either sign where there is nothing.
+    found: Float64 = np.maximum(np.fft.irfft(np.fft.rfft(one, 2 * length) ** count)[:length], 0.0)
+    whole: Float64 = found / found.sum()
+    return whole
+
+
+# The published tables of packing: deck 004, arXiv 2107.02027 and its public scripts (packing.md §2 and §5).
+
+SOURCE = "arXiv 2107.02027, table 1"
+WIKIPEDIA, SQUAD = "wikipedia_512", "squad11_384"
+"""Columns of the file of histograms."""
+_METHODS = {"columns": "column generation"}
+
+
+@dataclass(frozen=True)
+class PublishedPacking:
+    """A row of a published table.
+
+    Attributes:
+        column: The histogram, by its column.
+        capacity: Tokens of a pack.
+        depth: Most sequences of a pack; None for no limit.
+        method: As :data:`abele.packing.METHODS` calls it.
+        packs: Packs.
+        factor: Sequences in a pack on average, as published; None where that was not.
+        overhead: Share of cycles that packs take more than padded sequences.
+        realised: Speed-up over padded sequences.
+        source: Source of the publication.
+    """
+
+    column: str
+    capacity: int
+    depth: int | None
+    method: str
+    packs: int
+    factor: float | None = None
+    overhead: float | None = None
+    realised: float | None = None
+    source: str = SOURCE
+
+    @property
+    def title(self) -> str:
+        """Method and depth."""
+        limit = "no limit" if self.depth is None else f"depth {self.depth}"
+        return f"{_METHODS.get(self.method, self.method.upper())}, {limit}"
+
+
+def _wikipedia(depth: int | None, method: str, packs: int, *figures: float, source: str = SOURCE) -> PublishedPacking:
+    factor, overhead, realised = figures or (None, None, None)
+    share = None if overhead is None else overhead / 100
+    return PublishedPacking(
+        WIKIPEDIA, 512, depth, method, packs, factor, overhead=share, realised=realised, source=source
+    )
+
+
+WIKIPEDIA_ROWS = (
+    _wikipedia(2, "spfhp", 10_101_683, 1.612, 4.283, 1.544),
+    _wikipedia(3, "spfhp", 9_094_695, 1.790, 4.287, 1.716),
+    _wikipedia(3, "nnlshp", 8_155_059, 1.996, 4.287, 1.913),
+    _wikipedia(4, "spfhp", 8_658_996, 1.880, 4.294, 1.803),
+    _wikipedia(8, "spfhp", 8_224_673, 1.979, 4.481, 1.895),
+    _wikipedia(16, "spfhp", 8_166_708, 1.993, 4.477, 1.905),
+    *(
+        _wikipedia(depth, "lpfhp", packs, source="public scripts of arXiv 2107.02027, run once")
+        for depth, packs in (
+            (2, 10_099_081),
+            (3, 9_090_154),
+            (4, 8_657_119),
+            (8, 8_207_569),
+            (12, 8_149_619),
+            (16, 8_140_006),
+            (None, 8_138_483),
+        )
+    ),
+)
+
+
+def _squad(depth: int | None, method: str, packs: int, factor: float, source: str = SOURCE) -> PublishedPacking:
+    return PublishedPacking(SQUAD, 384, depth, method, packs, factor, source=source)
+
+
+SQUAD_ROWS = (
+    _squad(2, "spfhp", 45_335, 1.955),
+    _squad(3, "spfhp", 40_711, 2.177),
+    _squad(3, "lpfhp", 40_631, 2.182),
+    _squad(3, "nnlshp", 40_808, 2.172, "deck 004, packing SQuAD 1.1"),
+)
+
+GLUE_ROWS = tuple(
+    PublishedPacking(f"glue_{name}_128", 128, None, "spfhp", packs, source="public scripts of arXiv 2107.02027")
+    for name, packs in (("cola", 913), ("mrpc", 1606), ("stsb", 1367), ("rte", 1330), ("wnli", 192))
+)
+
+UNPADDING = {32: 1.5, 2048: 1.3}
+"""Realised speed-up of un-padding by number of accelerators, read off a figure of the paper."""
+
+
+# Histograms of lengths from a file: a column ``length``, and a column of counts for each set.
+
+
+def read_histograms(path: str | Path) -> dict[str, SizeHistogram]:
+    """The histograms of a CSV file, by column; empty cells are zero, and so left out are columns without items.
+
+    Raises:
+        FileFormatError: The file cannot be read, has no column ``length``, a length twice, or a cell that is no
+            whole number of at least 0.
+    """
+    path = Path(path)
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file)
+            rows, columns = list(reader), list(reader.fieldnames or ())
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise FileFormatError(f"histograms cannot be read from {path}: {error}") from error
+    if "length" not in columns:
+        raise FileFormatError(f"{path} has no column length", remedy=f"its columns are {', '.join(columns) or 'none'}")
+    table = {name: np.array([_number(path, name, i, row[name]) for i, row in enumerate(rows)]) for name in columns}
+    lengths = table.pop("length")
+    if len(np.unique(lengths)) != len(lengths):
+        raise FileFormatError(f"{path} has a length twice", remedy="one row for each length")
+    return {name: SizeHistogram.of_kinds(lengths, counts) for name, counts in table.items() if counts.any()}
+
+
+def histogram_of(histograms: dict[str, SizeHistogram], column: str, path: str | Path) -> SizeHistogram:
+    """The histogram of a column.
+
+    Raises:
+        FileFormatError: There is none.
+    """
+    if column not in histograms:
+        close = nearest(column, histograms)
+        raise FileFormatError(
+            f"{path} has no histogram {column}", remedy=f"did you mean {close}?" if close else "add the column"
+        )
+    return histograms[column]
+
+
+def _number(path: Path, column: str, row: int, text: str | None) -> int:
+    # A row that ends early has None for what is missing.
+    cell = (text or "0").strip() or "0"
+    if not cell.isdecimal():
+        raise FileFormatError(f"{path}, line {row + 2}: {column} is {text!r}, not a whole number of at least 0")
+    return int(cell)
+
 
 PACK_BARS = Bars(0.001)
 """NNLSHP's optimum is not unique: rounding gives up to 0.1 % more or fewer packs. All else is the same to a pack."""

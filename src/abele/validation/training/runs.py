@@ -6,15 +6,142 @@ Of what a source does not say, the models' defaults are taken: state of optimise
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
-from abele.validation.training import bert, gpt, vit
+import numpy as np
+
+from abele.expr import derivative
+from abele.network.ir import Network, NetworkBuilder, Value
+from abele.network.ops import build
+from abele.numerics import i32
+from abele.validation.training import bert
 from abele.validation.training.bert import Bert
-from abele.validation.training.gpt import Gpt
+from abele.validation.training.losses import cross_entropy
 from abele.validation.training.resnet import ResNet
 from abele.validation.training.run import TrainingRun
-from abele.validation.training.transformer import StagePlan
-from abele.validation.training.vit import Vit
+from abele.validation.training.transformer import TYPE, LayerBuilder, LayerSizes, StagePlan
+
+# Training of vision transformers, as a pipeline: patches on the first IPU, classes on the last one.
+
+BASE = LayerSizes(hidden=768, heads=12, feed_forward=3072, eps=1e-6)
+
+
+@dataclass(frozen=True)
+class Vit:
+    """A vision transformer that classifies images by a token of its own.
+
+    Attributes:
+        sizes: LayerSizes of the layers.
+        stages: Places of the layers.
+        image: Rows and columns of an image.
+        patch: Rows and columns of a patch.
+        classes: Classes.
+        checkpoints: True if each layer's result is kept, from which its backward pass computes it again.
+    """
+
+    sizes: LayerSizes
+    stages: StagePlan
+    image: int = 224
+    patch: int = 16
+    classes: int = 1000
+    checkpoints: bool = True
+
+    def network(self, micro_batch: int) -> Network:
+        """The network of a micro-batch."""
+        net, stages, width, side = NetworkBuilder(), self.stages, self.sizes.hidden, self.image // self.patch
+        layers = LayerBuilder(
+            net, self.sizes, stages, micro_batch, side * side + 1, checkpoints=self.checkpoints, norms_first=True
+        )
+        images = net.input((micro_batch, 3, self.image, self.image), TYPE, "image")
+        labels = net.input((micro_batch,), i32, "label")
+        with stages.at(net, 0):
+            # A convolution whose windows do not overlap is a product with the pixels of each patch.
+            split = build.reshape(net, images, (micro_batch, 3, side, self.patch, side, self.patch))
+            pixels = build.reshape(
+                net, build.permute(net, split, (0, 2, 4, 1, 3, 5)), (micro_batch * side * side, 3 * self.patch**2)
+            )
+            patches = build.reshape(net, layers.linear(pixels, "patches", width), (micro_batch, side * side, width))
+            first = build.reshape(net, layers.weight("class_token", width), (1, 1, width))
+            joined = build.concat(net, [build.expand(net, first, (micro_batch, 1, width)), patches], 1)
+            places = build.reshape(net, layers.weight("positions", side * side + 1, width), (1, -1, width))
+            with layers.named("positions/sum"):
+                x = build.map_(net, derivative.arg(0) + derivative.arg(1), [joined, places])
+            x = layers.dropout(build.reshape(net, x, (-1, width)), self.sizes.dropout)
+        x = layers.layers(x)
+        with stages.at(net, len(stages.halves) - 1):
+            tokens = build.reshape(net, layers.norm(x, "head/norm"), (micro_batch, side * side + 1, width))
+            token = build.reshape(net, build.slice_(net, tokens, 1, 0, 1), (micro_batch, width))
+            logits = layers.linear(token, "head", self.classes)
+            with layers.named("head/loss"):
+                net.loss = cross_entropy(net, logits, labels)
+        net.output(net.loss)
+        return net.finish()
+
+
+# Pre-training of GPT-2, as a pipeline: embedding and head on the first IPU, layers on all of them.
+
+SMALL = LayerSizes(hidden=768, heads=12, feed_forward=3072)
+MEDIUM = LayerSizes(hidden=1024, heads=16, feed_forward=4096)
+_HIDES = -10_000.0
+"""Number added to the scores of tokens that are not to be seen."""
+
+
+@dataclass(frozen=True)
+class Gpt:
+    """A network of GPT-2 that predicts each next token.
+
+    Attributes:
+        sizes: LayerSizes of the layers.
+        stages: Places of the layers.
+        tokens: Length of a sequence.
+        vocabulary: Entries of the word embedding, which the head shares.
+        checkpoints: True if each layer's result is kept, from which its backward pass computes it again.
+    """
+
+    sizes: LayerSizes
+    stages: StagePlan
+    tokens: int = 1024
+    vocabulary: int = 50_272
+    checkpoints: bool = True
+    head_stages: ClassVar[int] = 1
+
+    def network(self, micro_batch: int) -> Network:
+        """The network of a micro-batch."""
+        net, stages, width = NetworkBuilder(), self.stages, self.sizes.hidden
+        layers = LayerBuilder(
+            net, self.sizes, stages, micro_batch, self.tokens, checkpoints=self.checkpoints, norms_first=True
+        )
+        masks: dict[int, Value] = {}
+
+        def mask(stage: int) -> Value:
+            """Tokens see those before them; one constant on each IPU."""
+            if stage not in masks:
+                hidden = np.triu(np.full((self.tokens, self.tokens), _HIDES, np.float32), 1)
+                masks[stage] = net.constant(hidden[None, None], TYPE, "mask")
+            return masks[stage]
+
+        ids = net.input((micro_batch, self.tokens), i32, "word_ids")
+        labels = net.input((micro_batch, self.tokens), i32, "labels")
+        with stages.at(net, 0):
+            table = layers.weight("embedding/word", self.vocabulary, width)
+            places = layers.weight("embedding/position", self.tokens, width)
+            with layers.named("embedding/word"):
+                x = build.look_up(net, table, ids)
+            with layers.named("embedding/sum"):
+                # Positions are the same in all sequences.
+                x = layers.added(x, build.reshape(net, places, (1, self.tokens, width)))
+            x = layers.dropout(build.reshape(net, x, (-1, width)), self.sizes.dropout)
+        x = layers.layers(x, mask)
+        with stages.at(net, len(stages.halves)):
+            normed = layers.norm(x, "head/norm")
+            with layers.named("head/words"):
+                logits = build.linear(net, normed, table)
+            with layers.named("head/loss"):
+                net.loss = cross_entropy(net, logits, build.reshape(net, labels, (labels.size,)))
+        net.output(net.loss)
+        return net.finish()
+
 
 MLPERF_1 = "MLPerf Training v1.1, closed"
 MLPERF_2 = "MLPerf Training v2.0, closed"
@@ -177,10 +304,8 @@ _PAGES = (
     _page(
         "BERT-Large, 128, TensorFlow 2", phase_one((3, 7, 7, 7), _PHASE_ONE, packed=1), 8, 2040, 65_280, 4527, held=True
     ),
-    _page("ViT-B/16", Vit(vit.BASE, StagePlan.of_layers((3, 3, 3, 3))), 8, 2048, 65_536, 7512, item="image"),
-    _page(
-        "GPT-2 small, 1024", Gpt(gpt.SMALL, StagePlan.of_layers((0, 4, 4, 4))), 1, 2048, 8192, 1059, optimiser="adam"
-    ),
+    _page("ViT-B/16", Vit(BASE, StagePlan.of_layers((3, 3, 3, 3))), 8, 2048, 65_536, 7512, item="image"),
+    _page("GPT-2 small, 1024", Gpt(SMALL, StagePlan.of_layers((0, 4, 4, 4))), 1, 2048, 8192, 1059, optimiser="adam"),
 )
 
 RUNS: tuple[TrainingRun, ...] = (*_BERT_MLPERF, *_RESNETS, *_PAGES)

@@ -8,8 +8,7 @@ from abele.arrays import Array, Int64
 from abele.report import Report
 from abele.report.table import Table
 from abele.report.text_column import Text
-from abele.report.tile_runs import spread
-from abele.report.tiles import rows_of
+from abele.report.tiles import rows_of, spread
 from abele.viewer.answers.floor import ipu_tiles
 from abele.viewer.answers.pages import page_of
 from abele.viewer.answers.program import checked_row, record, variables_of

@@ -12,7 +12,7 @@ from abele.arrays import Array, Int64
 from abele.report import Report
 from abele.report.table import Table
 from abele.report.text_column import Text
-from abele.report.tile_runs import spread
+from abele.report.tiles import spread
 from abele.viewer.answers.recent import recent
 from abele.viewer.answers.registry import question
 from abele.viewer.answers.selection import tiles_of

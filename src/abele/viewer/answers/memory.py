@@ -10,8 +10,7 @@ import numpy as np
 from abele.arrays import Int64
 from abele.report import Report
 from abele.report.text_column import Text
-from abele.report.tile_runs import spread
-from abele.report.tiles import variable_by_tile
+from abele.report.tiles import spread, variable_by_tile
 from abele.viewer.answers.buckets import chunk, frozen_chunks, place_of, small, top_level
 from abele.viewer.answers.floor import ipu_tiles, physical_order
 from abele.viewer.answers.recent import recent

@@ -9,8 +9,7 @@ import numpy as np
 from abele.arrays import Int64
 from abele.report import Report
 from abele.report.text_column import Text
-from abele.report.tile_runs import spread
-from abele.report.tiles import rows_of
+from abele.report.tiles import rows_of, spread
 from abele.viewer.answers.floor import ipu_tiles
 from abele.viewer.answers.holdings import Overlap, summed_by
 from abele.viewer.answers.live import live_bytes

@@ -18,7 +18,7 @@ from abele.frontends.poptorch import unit_scaling as us
 from abele.frontends.poptorch.errors import ArgumentError, OptionValueError
 from abele.frontends.poptorch.unit_scaling import activations
 from abele.garden import low_precision, low_precision_training
-from abele.garden.low_precision_networks import MaskedBert
+from abele.garden.low_precision_training import MaskedBert
 
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("whole_machine")]
 

@@ -10,8 +10,8 @@ from abele.graph import Graph, Regions
 from abele.graph.program import Sequence
 from abele.machine import systems
 from abele.numerics import f16, f32
-from abele.poplibs.poplin.lowering.home import Home
-from abele.poplibs.poplin.lowering.partials import OutputPartials, finish
+from abele.poplibs.poplin.lowering.contraction_steps import OutputPartials, finish
+from abele.poplibs.poplin.lowering.grid import Home
 
 SIZE = 64
 

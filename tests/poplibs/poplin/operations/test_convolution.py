@@ -12,7 +12,7 @@ from abele.kernels.nest.reference import evaluate
 from abele.numerics import ElementType, f16, f32
 from abele.poplibs import poplin
 from abele.poplibs.poplin import ConvParams
-from abele.poplibs.poplin.lowering.stages import ContractionStage
+from abele.poplibs.poplin.lowering.contraction_steps import ContractionStage
 from abele.poplibs.poputil.layout import create_activations, unmapped_activations
 from poplibs.poplin.support import convolutions, reference_conv, run_body, system
 from support.examples import examples

@@ -22,9 +22,8 @@ from abele.poplibs.poplin.operations.matmul_layout import _gradients, _joint_cyc
 from abele.poplibs.poplin.options import Planning, Types
 from abele.poplibs.poplin.planner import search
 from abele.poplibs.poplin.planner.plan import ContractionPlan
-from abele.poplibs.poplin.planner.rearranging import SIDES, padded_sides, rearranging_cycles
 from abele.poplibs.poplin.planner.search import find_plan
-from abele.poplibs.poplin.planner.target import PlanningTarget, target_of
+from abele.poplibs.poplin.planner.target import SIDES, PlanningTarget, padded_sides, rearranging_cycles, target_of
 from abele.poplibs.poplin.vertices.method import Method
 from abele.runtime import Engine
 from poplibs.poplin.support import system

@@ -17,8 +17,7 @@ from abele.poplibs.poplin.conv_params.axis import Axis
 from abele.poplibs.poplin.lowering.call import ContractionCall, cheapest
 from abele.poplibs.poplin.operations import convolution
 from abele.poplibs.poplin.options import DEFAULT, Types
-from abele.poplibs.poplin.planner.bound import least_cycles
-from abele.poplibs.poplin.planner.target import target_of
+from abele.poplibs.poplin.planner.target import least_cycles, target_of
 from abele.poplibs.poplin.rewrites.expand_kernel import expansions
 from abele.poplibs.poplin.rewrites.flatten_field_out import OutputWindows, flattenings
 from abele.poplibs.poplin.rewrites.swap_operands import is_turned, swapped

@@ -12,8 +12,7 @@ import torch.fx
 from abele.frontends.poptorch.capture import torch_export
 from abele.frontends.poptorch.capture.aten.losses import IDENTITY_LOSS
 from abele.frontends.poptorch.errors import Error
-from abele.frontends.poptorch.program.blocks import BegunBlock
-from abele.frontends.poptorch.program.notes import BEFORE, OUTSIDE
+from abele.frontends.poptorch.program.blocks import BEFORE, OUTSIDE, BegunBlock
 from abele.network import BlockBuilder, Place
 from abele.network.ir import HERE, PlanHint
 

@@ -15,8 +15,7 @@ from abele.frontends.poptorch.capture.aten.losses import IDENTITY_LOSS, LOSSES
 from abele.frontends.poptorch.capture.aten.normalisation import norms_over
 from abele.frontends.poptorch.capture.block_places import BlockPlaces
 from abele.frontends.poptorch.capture.reader import NodeReader
-from abele.frontends.poptorch.capture.registry import all_missing
-from abele.frontends.poptorch.capture.types import element_type, host_dtype
+from abele.frontends.poptorch.capture.registry import all_missing, element_type, host_dtype
 from abele.frontends.poptorch.errors import Error
 from abele.frontends.poptorch.program.blocks import BlockRecord
 from abele.frontends.poptorch.values import structures

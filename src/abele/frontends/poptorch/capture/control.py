@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch.fx
 
 from abele.frontends.poptorch.capture import torch_export
-from abele.frontends.poptorch.capture.types import element_type
+from abele.frontends.poptorch.capture.registry import element_type
 from abele.network import BlockBuilder, Value
 from abele.network.ops import build
 from abele.numerics import ElementType, bool_

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import torch
 
-from abele.frontends.poptorch.program.notes import annotate
+from abele.frontends.poptorch.program.blocks import annotate
 
 BODY = "abele_body"
 """Under this name a node's notes have the numbers of the bodies that it is in, the outermost first."""

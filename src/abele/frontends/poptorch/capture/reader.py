@@ -24,8 +24,7 @@ from abele.frontends.poptorch.capture.call_errors import of_values
 from abele.frontends.poptorch.capture.control import CONTROL
 from abele.frontends.poptorch.capture.decomposition import decomposed, operands_of
 from abele.frontends.poptorch.capture.marks import GRADIENTS, INCOMING, LOSS, OWN_BACKWARD
-from abele.frontends.poptorch.capture.registry import convert, handler_of, no_handler, takes_values
-from abele.frontends.poptorch.capture.types import element_type
+from abele.frontends.poptorch.capture.registry import convert, element_type, handler_of, no_handler, takes_values
 from abele.frontends.poptorch.errors import Error
 from abele.kernels.nest.ir import Expr, apply
 from abele.network import BlockBuilder, Value

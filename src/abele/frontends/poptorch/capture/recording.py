@@ -30,7 +30,7 @@ from torch.overrides import TorchFunctionMode
 
 from abele.frontends.poptorch.capture.patches import patched
 from abele.frontends.poptorch.errors import Error
-from abele.frontends.poptorch.program.notes import annotate
+from abele.frontends.poptorch.program.blocks import annotate
 
 CHECKPOINT = "abele_checkpoint"
 """Under this name a node's notes have the checkpoints that it is in: their numbers, the outermost first."""

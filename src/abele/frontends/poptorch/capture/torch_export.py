@@ -34,8 +34,7 @@ from abele.frontends.poptorch.capture.source_lines import ORIGINS, PACKAGES, use
 from abele.frontends.poptorch.capture.stand_ins import StandIns
 from abele.frontends.poptorch.capture.state_changes import Attributes, ModelState, NewBuffersError, check_buffers
 from abele.frontends.poptorch.capture.transforms import transforms_inlined
-from abele.frontends.poptorch.program.blocks import BlockRecord, recording_blocks
-from abele.frontends.poptorch.program.notes import BLOCK
+from abele.frontends.poptorch.program.blocks import BLOCK, BlockRecord, recording_blocks
 from abele.frontends.poptorch.program.overlap import CURRENT
 from abele.frontends.poptorch.values import structures
 from abele.graph.debug import DebugRecord

@@ -8,12 +8,11 @@ plain PyTorch they compute the same values.
 """
 
 from abele.frontends.poptorch.fp8.casts import matmul_pow2scaled, pow2scale_cast_from_fp8, pow2scale_cast_to_fp8
-from abele.frontends.poptorch.fp8.convert import fp8_linear
+from abele.frontends.poptorch.fp8.convert import Fp8Linear, Fp8Product, fp8_linear
 from abele.frontends.poptorch.fp8.formats import F143, F152, LOG2_SCALES, QuarterFormat
-from abele.frontends.poptorch.fp8.linear import Fp8Linear, Fp8Product
-from abele.frontends.poptorch.fp8.recipe import Fp8Recipe
-from abele.frontends.poptorch.fp8.scales import (
+from abele.frontends.poptorch.fp8.recipe import (
     GRADIENT_MARGIN,
+    Fp8Recipe,
     ScaleChoice,
     amax_scale,
     exponent_histogram,

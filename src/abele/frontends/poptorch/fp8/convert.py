@@ -3,16 +3,146 @@
 from __future__ import annotations
 
 import fnmatch
+import math
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from abele.errors import UnsupportedOpError, nearest
 from abele.frontends.poptorch.errors import ArgumentError, Error
-from abele.frontends.poptorch.fp8.linear import Fp8Linear, Fp8Product
+from abele.frontends.poptorch.fp8.casts import (
+    cast_again,
+    matmul_pow2scaled,
+    pow2scale_cast_from_fp8,
+    pow2scale_cast_to_fp8,
+)
 from abele.frontends.poptorch.fp8.recipe import Fp8Recipe
 from abele.frontends.poptorch.unit_scaling.layers import UnitLinear
+from abele.frontends.poptorch.unit_scaling.products import scale_backward, scaled_sums
+from abele.frontends.poptorch.unit_scaling.rules import Factors
+from abele.numerics.types import SCALES
+
+# Linear layers whose products are of 8-bit floats: activations and weights forward, gradients backward.
+#
+# With x8 = x·2^sx and w8 = w·2^sw rounded to F143, and dy8 = dy·2^sdy rounded to F152,
+#
+#     y = x8 · w8ᵀ · 2^-(sx + sw),    dx = dy8 · w8 · 2^-(sdy + sw),    dw = dy8ᵀ · x8 · 2^-(sx + sdy).
+#
+# Unit-scaled layers have factors besides: their powers of two are scales of these products, so that results in float16
+# become no larger on their way than they are in the end; the rest of a factor, between √½ and √2, is multiplied
+# afterwards.
+#
+# x8 and w8 are kept for the backward pass: half the bytes of float16, but each weight has a w8 beside it. A recipe
+# without ``keep_weights`` casts weights twice instead. Biases, and what else a model computes, stay in its own types.
+
+UNSCALED = Factors(1.0, 1.0, 1.0)
+"""Factors of layers that are not unit-scaled."""
+
+
+class _Product(torch.autograd.Function):
+    """[rows, in] by [out, in] to [rows, out]."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, weight: Tensor, recipe: Fp8Recipe, factors: Factors) -> Tensor:
+        value_scale, weight_scale = recipe.scale(value, "activation"), recipe.scale(weight, "weight")
+        value8, weight8 = (
+            pow2scale_cast_to_fp8(part, scale, recipe.forward_format, nan_on_overflow=recipe.nan_on_overflow)
+            for part, scale in ((value, value_scale), (weight, weight_scale))
+        )
+        kept = weight8 if recipe.keep_weights else weight
+        ctx.save_for_backward(value8, kept, value_scale, weight_scale)
+        ctx.recipe, ctx.factors, ctx.dtypes = recipe, factors, (value.dtype, weight.dtype)
+        scaled = recipe, value_scale + weight_scale, factors.output
+        return _multiplied(scaled, value8, weight8, (False, True), value.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        value8, weight8, value_scale, weight_scale = ctx.saved_tensors
+        recipe: Fp8Recipe = ctx.recipe
+        factors: Factors = ctx.factors
+        scale = recipe.scale(grad, "gradient")
+        grad8 = pow2scale_cast_to_fp8(grad, scale, recipe.gradient_format, nan_on_overflow=recipe.nan_on_overflow)
+        by_value = by_weight = None
+        if ctx.needs_input_grad[0]:
+            if not recipe.keep_weights:
+                weight8 = cast_again(weight8, weight_scale, recipe.forward_format, recipe.nan_on_overflow, grad8)
+            scaled = recipe, scale + weight_scale, factors.input_grad
+            by_value = _multiplied(scaled, grad8, weight8, (False, False), ctx.dtypes[0])
+        if ctx.needs_input_grad[1]:
+            scaled = recipe, scale + value_scale, factors.weight_grad
+            by_weight = _multiplied(scaled, grad8, value8, (True, False), ctx.dtypes[1])
+        return by_value, by_weight, None, None
+
+
+def _multiplied(
+    scaled: tuple[Fp8Recipe, Tensor, float],
+    left: Tensor,
+    right: Tensor,
+    transposed: tuple[bool, bool],
+    dtype: torch.dtype,
+) -> Tensor:
+    """A product over both operands' scales, times a factor.
+
+    ``scaled`` is the recipe, the sum of the scales' exponents, and the factor. A product takes exponents of 6 bits; two
+    scales that follow data may add up to more, as those of a tensor of zeros and another do. What is left is
+    multiplied afterwards.
+    """
+    recipe, scales, factor = scaled
+    power = round(math.log2(factor))
+    exponents, rest = power - scales if power else -scales, factor / 2.0**power
+    allow = recipe.allow_conversion
+    if not recipe.may_exceed(power):
+        made = matmul_pow2scaled(left, right, exponents, transposed=transposed, allow_conversion=allow)
+    else:
+        fits = exponents.clamp(SCALES.start, SCALES.stop - 1)
+        made = matmul_pow2scaled(left, right, fits, transposed=transposed, allow_conversion=allow)
+        # 2 to a power that data decides, exactly: the number 1 as an 8-bit float, scaled.
+        one = pow2scale_cast_to_fp8(torch.ones((), device=left.device), 0)
+        made = made.float() * pow2scale_cast_from_fp8(one, exponents - fits, torch.float32)
+    return (made if rest == 1 else made * rest).to(dtype)
+
+
+class Fp8Product:
+    """A product of features and weights in 8-bit floats.
+
+    Args:
+        recipe: Formats and scales.
+    """
+
+    def __init__(self, recipe: Fp8Recipe) -> None:
+        self.recipe = recipe
+
+    def __call__(self, value: Tensor, weight: Tensor, bias: Tensor | None, factors: Factors = UNSCALED) -> Tensor:
+        """Features [..., out] of features [..., in], weights [out, in] and a bias [out], in the features' type."""
+        rows = value.reshape(-1, value.shape[-1])
+        product: Tensor = _Product.apply(rows, weight, self.recipe, factors)  # type: ignore[no-untyped-call]
+        made = product.reshape(*value.shape[:-1], weight.shape[0])
+        if bias is None:
+            return made
+        if factors.weight_grad == 1:
+            return made + bias.to(made.dtype)
+        return scaled_sums(lambda v, rest: v + scale_backward(bias, rest).to(v.dtype), made, factors.weight_grad)
+
+
+class Fp8Linear(nn.Linear):
+    """A fully connected layer that multiplies 8-bit floats; :func:`fp8_linear` makes it of a plain one.
+
+    Attributes:
+        product: Function that multiplies, with its recipe.
+    """
+
+    product: Fp8Product
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Features [..., out] of features [..., in]."""
+        return self.product(input, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        """Sizes and scaling."""
+        return f"{super().extra_repr()}, scaling={self.product.recipe.scaling!r}"
+
 
 Module = TypeVar("Module", bound=nn.Module)
 

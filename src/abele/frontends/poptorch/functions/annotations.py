@@ -6,7 +6,7 @@ from types import TracebackType
 
 from abele.frontends.poptorch.capture.torch_export import SCOPE
 from abele.frontends.poptorch.errors import CheckError
-from abele.frontends.poptorch.program.notes import annotate
+from abele.frontends.poptorch.program.blocks import annotate
 
 _scopes: list[str] = []
 

@@ -14,8 +14,7 @@ from abele.frontends.poptorch.capture import host_words
 from abele.frontends.poptorch.capture.conv_groups import MULTI_CONV, NUMBER
 from abele.frontends.poptorch.enums import MultiConvPlanType
 from abele.frontends.poptorch.errors import Error, OptionValueError
-from abele.frontends.poptorch.program.blocks import user_line
-from abele.frontends.poptorch.program.notes import annotate
+from abele.frontends.poptorch.program.blocks import annotate, user_line
 from abele.frontends.poptorch.program.recording import isRunningOnIpu
 
 assert host_words, "importing it registers its operators"

@@ -18,19 +18,17 @@ import torch
 
 from abele.errors import nearest
 from abele.frontends.poptorch.errors import Error
-from abele.frontends.poptorch.functions.split_collectives import (
+from abele.frontends.poptorch.functions.split_layers import (
+    ColumnLinear,
+    RowLinear,
+    SplitCrossEntropyLoss,
+    SplitEmbedding,
     copy_to_group,
     gather_from_group,
     reduce_from_group,
     reduce_scatter_to_group,
     scatter_to_group,
     together,
-)
-from abele.frontends.poptorch.functions.split_layers import (
-    ColumnLinear,
-    RowLinear,
-    SplitCrossEntropyLoss,
-    SplitEmbedding,
 )
 
 __all__ = [

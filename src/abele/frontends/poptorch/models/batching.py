@@ -17,7 +17,7 @@ from abele.network import Anchor, Locations, PipelineSchedule, TensorLocation
 from abele.network.locations import AS_USUAL, ON_CHIP
 from abele.session import MeanStrategy, Schedule
 from abele.session import OutputMode as DeviceOutputMode
-from abele.session.batching import micro_batch_shape
+from abele.session.feeds import micro_batch_shape
 
 _MODES = {
     OutputMode.All: DeviceOutputMode.ALL,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,29 +14,155 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from abele.compiler.collector import collector_paused
+from abele.compiler.compile import collector_paused
+from abele.errors import MachineError, StageOrderError
 from abele.frontends.poptorch.capture import CapturedModel, capture
+from abele.frontends.poptorch.capture.block_places import BlockPlaces
 from abele.frontends.poptorch.errors import Error
 from abele.frontends.poptorch.fp8.chips import check_products
 from abele.frontends.poptorch.logs import LOGGER
-from abele.frontends.poptorch.models.advice import words
 from abele.frontends.poptorch.models.batching import Batching
 from abele.frontends.poptorch.models.grouping import check_changed_buffers
 from abele.frontends.poptorch.models.perf_counters import PerfCounters
-from abele.frontends.poptorch.models.placing import Placing
 from abele.frontends.poptorch.models.sharding import OwnValues
 from abele.frontends.poptorch.models.user_models import plain_class
 from abele.frontends.poptorch.models.weights import cell_of, plain
+from abele.frontends.poptorch.options import Options
+from abele.frontends.poptorch.options.placement import BlockPlacement, check_pipeline, ipus_of_replica, placed
+from abele.frontends.poptorch.program.blocks import BlockRecord
 from abele.frontends.poptorch.program.overlap import overlapping
 from abele.frontends.poptorch.training.rules import read_optimiser
 from abele.frontends.poptorch.values import structures
 from abele.frontends.poptorch.values.tensors import from_array, to_array
-from abele.network import Group
+from abele.machine import System, systems
+from abele.network import Group, Place
+from abele.network.ir import PlanHint
 from abele.report import CallTimes
-from abele.session import Schedule, Session, SharedArrays, compile_network
-from abele.session.batching import combine
+from abele.session import Advice, Schedule, Session, Settings, SharedArrays, compile_network
+from abele.session.feeds import combine
 from abele.session.progress import compilation_progress
 from abele.session.remedies import NetworkCase
+from abele.session.settings import DEFAULT_SYSTEM
+from abele.words import counted
+
+# Placing: the blocks of a model on the IPUs of the machine that the options ask for.
+
+
+class Placing:
+    """Places of the parts of a model, once it was recorded.
+
+    Args:
+        options: The strategy, and the machine.
+        training: True if the model has a backward pass.
+    """
+
+    def __init__(self, options: Options, *, training: bool) -> None:
+        self._options = options
+        self._training = training
+        self._placement = BlockPlacement()
+
+    def places(self, record: BlockRecord) -> BlockPlaces:
+        """Places of the blocks that a model went through."""
+        shares = self._options.available_memory_proportion
+        hints = {ipu: PlanHint(proportion=share) for ipu, share in shares.items() if record.begun}
+        return BlockPlaces(record.begun, functools.partial(self._located, record), hints)
+
+    def _located(self, record: BlockRecord, leading: str) -> Sequence[Place]:
+        """The place of each block.
+
+        Raises:
+            Error: Blocks that do not fit the strategy; too few micro-batches for a pipeline.
+            CheckError: A block that the strategy does not list.
+        """
+        strategy = self._options._execution_strategy
+        self._placement = placement = placed(strategy, record.begun, record.again.items(), leading=leading)
+        check_pipeline(
+            placement.num_stages,
+            accumulation=self._options.Training.gradient_accumulation,
+            device_iterations=self._options.device_iterations,
+            training=self._training,
+        )
+        return placement.places
+
+    def settings(self, settings: Settings) -> Settings:
+        """Settings with the machine for all replicas of the model.
+
+        Raises:
+            Error: IPUs that cannot be reserved.
+            MachineError: More IPUs than the chosen machine has.
+        """
+        used = self._placement.num_ipus
+        reserved = ipus_of_replica(used, rounded=self._options.auto_round_num_ipus)
+        ranks = self._options.Distributed.numProcesses if self._options.Distributed.shares_replicas else 1
+        replicas = self._options.replication_factor * ranks
+        system = _machine(settings, replicas, reserved)
+        if used == 1:
+            return replace(settings, system=system)
+        # Each IPU has a share of its own: see `places`.
+        return replace(settings, system=system, ipus_per_replica=reserved, memory_proportion=None)
+
+    @contextmanager
+    def explaining(self) -> Iterator[None]:
+        """Errors about stages that are raised inside name the blocks in them."""
+        try:
+            yield
+        except StageOrderError as error:
+            raise self._placement.explained(error) from error
+
+
+def _machine(settings: Settings, replicas: int, ipus: int) -> System | str | None:
+    """The machine that was chosen; where none was, one of the Pods, if a single box is too small."""
+    needed, chosen = replicas * ipus, settings.chosen_system
+    if chosen is not None:
+        found = systems.resolve(chosen)
+        if found.num_ipus < needed:
+            raise MachineError(
+                f"the model needs {counted(needed, 'IPU')}, and {found.name} has {found.num_ipus}",
+                because=f"there are {counted(replicas, 'replica')}, of {counted(ipus, 'IPU')} each",
+                remedy="fewer replicas or stages, or a larger machine, such as opts.Abele.system('bow-pod16')",
+            )
+        return chosen
+    names = (DEFAULT_SYSTEM, "bow-pod16", "bow-pod64", "bow-pod256", "bow-pod1024")
+    return next((name for name in names if systems.get(name).num_ipus >= needed), names[-1])
+
+
+# Advice to the owner of a PyTorch model that does not fit on the tiles, in PopTorch's words.
+
+
+def words(advice: Advice, *, training: bool) -> list[str]:
+    """Remedies for a lack of memory, as lines of a PyTorch program.
+
+    Args:
+        advice: The remedies that would help.
+        training: True if the model is trained.
+    """
+    found = {}
+    if advice.halve:
+        found["halve"] = "half precision: model.half() and inputs in torch.float16"
+    location = "options.TensorLocations.setOptimizerLocation(poptorch.TensorLocationSettings()"
+    if advice.share_state:
+        found["share_state"] = (
+            f"{location}.useReplicatedTensorSharding(True)): replicas share the state of the optimiser"
+        )
+    if advice.recompute:
+        found["recompute"] = "options.Abele.recompute(): cheap activations are computed again, not kept"
+    if advice.state_off_chip:
+        found["state_off_chip"] = f"{location}.useOnChipStorage(False)): the state of the optimiser in streaming memory"
+    if advice.partials:
+        found["partials"] = "options.Precision.setPartialsType(torch.half): partial sums of products in half precision"
+    if advice.batch is not None:
+        more = "Training.gradientAccumulation" if training else "deviceIterations"
+        found["batch"] = (
+            f"a smaller micro-batch than {advice.batch}, with options.{more}({advice.micro_batches}) for the same call"
+        )
+    if advice.proportion is not None:
+        found["proportion"] = (
+            f'options.setAvailableMemoryProportion({{"IPU0": {advice.proportion:g}}}) instead of '
+            f"{advice.proportion_now:g}"
+        )
+    if advice.machine is not None:
+        found["machine"] = f"a machine with more memory on an IPU: options.system({advice.machine!r})"
+    return advice.ordered(found, "options.Abele.allowOutOfMemory() for a report of the program as it is")
 
 
 @dataclass

@@ -22,7 +22,6 @@ from abele.frontends.poptorch.models.compiling import CompiledModel, compile_mod
 from abele.frontends.poptorch.models.exporting import Exporting
 from abele.frontends.poptorch.models.grouping import choices_of, choose, offer
 from abele.frontends.poptorch.models.perf_counters import PerfCounters
-from abele.frontends.poptorch.models.results import mark_results
 from abele.frontends.poptorch.models.sharding import OwnValues
 from abele.frontends.poptorch.models.user_models import as_plain, disown, own, plain_class
 from abele.frontends.poptorch.models.watch import ModelWatch
@@ -39,8 +38,29 @@ from abele.frontends.poptorch.values import structures
 from abele.frontends.poptorch.values.signature import ForwardSignature
 from abele.job.progress import PROGRESS
 from abele.session import Session
-from abele.session.locks import ForkLock
+from abele.session.array_sync import ForkLock
 from abele.trace.shared import release_recording
+
+# Results of calls: plain tensors that explain why they cannot be differentiated.
+
+BACKWARD = (
+    "backward() cannot be called explicitly on outputs of a PopTorch model. If you're using a trainingModel, the "
+    "backwards pass is performed automatically when invoking the model. If you're using an inferenceModel, you should "
+    "use a trainingModel instead."
+)
+
+
+def _refuse_backward(*args: Any, **kwargs: Any) -> None:
+    raise Error(BACKWARD)
+
+
+def mark_results(tree: Any) -> Any:
+    """The tree, with ``backward()`` of every tensor in it refused."""
+    for leaf in structures.leaves(tree):
+        if isinstance(leaf, torch.Tensor):
+            vars(leaf)["backward"] = _refuse_backward
+    return tree
+
 
 __all__ = ["PoplarExecutor", "isRunningOnIpu"]
 

@@ -2,32 +2,227 @@
 
 from __future__ import annotations
 
+import dataclasses
+import enum
+import io
+import json
+import sys
 import tempfile
+import zipfile
+from collections import OrderedDict, defaultdict
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from abele.errors import FileFormatError
 from abele.frontends.poptorch import logs
 from abele.frontends.poptorch.capture.capture import CapturedModel, OutputLeaf, own_tensors
 from abele.frontends.poptorch.enums import ConnectionType
-from abele.frontends.poptorch.errors import Error, as_poptorch_errors
-from abele.frontends.poptorch.models import saving
+from abele.frontends.poptorch.errors import Error, OptionValueError, as_poptorch_errors
 from abele.frontends.poptorch.models.batching import Batching
 from abele.frontends.poptorch.models.compiling import CompiledModel
 from abele.frontends.poptorch.models.grouping import choices_of, choose, without_choices
 from abele.frontends.poptorch.models.inspection import Inspection
-from abele.frontends.poptorch.models.saving import SavedModel
 from abele.frontends.poptorch.models.sharding import OwnValues
 from abele.frontends.poptorch.models.user_models import as_plain, plain_class
 from abele.frontends.poptorch.models.watch import ModelWatch
 from abele.frontends.poptorch.models.weights import cell_of, plain
 from abele.frontends.poptorch.options import Options
+from abele.frontends.poptorch.options.checked import Freezable
+from abele.frontends.poptorch.options.strategies import Phase, Stage
+from abele.frontends.poptorch.program import recording
+from abele.frontends.poptorch.training.optim import VariableAttributes
 from abele.frontends.poptorch.training.rules import read_rules
-from abele.frontends.poptorch.values.signature import ForwardSignature
+from abele.frontends.poptorch.values.signature import ForwardSignature, LevelSpec, TensorSpec
 from abele.frontends.poptorch.version import VERSION
 from abele.session import Session, SharedArrays
 from abele.session.store import load_compiled, save_compiled
+from abele.writing import writing_whole
+
+# Wrapped models as files: the program, and with it, where that is asked for, the model and its optimiser.
+#
+# A file is a zip of a compiled network (:mod:`abele.session.store`), a state that PyTorch wrote, and a head. The state
+# is read by PyTorch's own reader of weights, which knows numbers, text, containers and tensors. Of other classes it
+# makes objects only where they are layers or optimisers whose modules are imported already, or options and
+# enumerations of PopTorch. A file therefore cannot name a function to be called, nor have a module imported: a program
+# that loads a file imports the classes of its model first.
+
+FORMAT = "abele-poptorch"
+_HEAD, _STATE, _COMPILED = "poptorch.json", "state.pt", "compiled.session"
+_MOST_HEAD_BYTES = 1 << 16
+_PLAIN = (list, tuple, set, frozenset, dict, defaultdict, OrderedDict, slice, complex, bytearray, range)
+_OWN = (Freezable, Stage, Phase, VariableAttributes, TensorSpec, LevelSpec)
+
+
+@dataclass
+class SavedModel:
+    """Contents of a file.
+
+    Attributes:
+        training: True if calls train.
+        exported: True if the model is in the file.
+        state: Model, optimiser, options, weights, state of random ops; and the signature of calls.
+        compiled: The compiled network as a file.
+    """
+
+    training: bool
+    exported: bool
+    state: dict[str, Any]
+    compiled: bytes
+
+
+def model_path(path: str | Path) -> Path:
+    """The file that a path means: in a folder, ``model.poptorch``."""
+    path = Path(path)
+    return path / "model.poptorch" if path.is_dir() else path
+
+
+def write(path: Path, version: str, saved: SavedModel) -> None:
+    """Write a file, whole or not at all; folders are made.
+
+    Raises:
+        Error: The model holds something that no file can.
+        FileFormatError: The file cannot be written.
+    """
+    state = io.BytesIO()
+    try:
+        torch.save(saved.state, state)
+    except Exception as error:  # Whatever the owner's own classes raise.
+        raise Error(
+            f"the model cannot be saved: {error}",
+            remedy="export_model=False leaves the model out; classes of models belong at the top of a module",
+        ) from error
+    _allowed(state, path)
+    head = {"format": FORMAT, "version": version, "training": saved.training, "exported": saved.exported}
+    with writing_whole(path) as part, zipfile.ZipFile(part, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(_HEAD, json.dumps(head))
+        archive.writestr(_COMPILED, saved.compiled)
+        archive.writestr(_STATE, state.getvalue())
+
+
+def read(path: Path, version: str) -> SavedModel:
+    """Contents of a file, read as data.
+
+    Raises:
+        FileFormatError: The file is missing, damaged, of another version, or holds what no such file may.
+        Error: The model is of a class that this program has not imported.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return _read(archive, path, version)
+    except (zipfile.BadZipFile, OSError, KeyError, ValueError, EOFError, RuntimeError) as error:
+        if isinstance(error, (Error, FileFormatError)):
+            raise
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise FileFormatError(f"{path}: cannot be read as a saved model", because=str(reason)) from error
+
+
+def _read(archive: zipfile.ZipFile, path: Path, version: str) -> SavedModel:
+    size = path.stat().st_size
+    for info in archive.infolist():
+        # Members are stored as they are, so none can be larger than the file.
+        if info.compress_type != zipfile.ZIP_STORED or info.file_size > size:
+            raise ValueError(f"its member {info.filename!r:.60} is packed, and none that is saved here is")
+    if archive.getinfo(_HEAD).file_size > _MOST_HEAD_BYTES:
+        raise ValueError("its head is too large")
+    head = json.loads(archive.read(_HEAD))
+    if not isinstance(head, dict) or head.get("format") != FORMAT:
+        raise ValueError("it is no saved model")
+    if head.get("version") != version:
+        raise Error(
+            f"PopTorch version mismatch: File was created with version: {head.get('version')!s:.60} and this is "
+            f"version {version}",
+            at=str(path),
+            remedy="compile the model again and save it with this version",
+        )
+    state = _load_state(archive.read(_STATE), path)
+    if not isinstance(state, dict):
+        raise ValueError("its state is no dictionary")
+    return SavedModel(bool(head.get("training")), bool(head.get("exported")), state, archive.read(_COMPILED))
+
+
+def _load_state(content: bytes, path: Path) -> Any:
+    allowed = _allowed(io.BytesIO(content), path)
+    with torch.serialization.safe_globals(allowed):
+        return torch.load(io.BytesIO(content), weights_only=True)
+
+
+def _allowed(stream: io.BytesIO, path: Path) -> list[Any]:
+    """Classes that a state names, if all may be made; others are refused.
+
+    Raises:
+        Error: One may not.
+    """
+    names = torch.serialization.get_unsafe_globals_in_checkpoint(io.BytesIO(stream.getvalue()))
+    found = {name: _known(name) for name in names}
+    unknown = [name for name, kind in found.items() if kind is None]
+    if unknown:
+        raise Error(
+            f"{path}: holds {unknown[0]!r}, which is no layer, optimizer or option that this program has imported",
+            because="files are read as data: nothing that they name is called or imported",
+            remedy="import the module of the model's class first, and keep plain data in the model's attributes",
+        )
+    return list(found.values())
+
+
+def _known(name: str) -> Any:
+    """The class of a name that a file may have objects of; None for anything else."""
+    module, _, attribute = name.rpartition(".")
+    # Classes in classes are not looked for: a module's own names alone.
+    kind = vars(sys.modules[module]).get(attribute) if module in sys.modules else None
+    if kind in _PLAIN:
+        return kind
+    if not isinstance(kind, type) or kind.__module__ != module:
+        return None
+    is_tuple = issubclass(kind, tuple) and hasattr(kind, "_fields")
+    own = issubclass(kind, _OWN)
+    enumerated = issubclass(kind, enum.Enum)
+    described = module.startswith("abele.machine.") and dataclasses.is_dataclass(kind)
+    layered = issubclass(kind, (torch.nn.Module, torch.optim.Optimizer))
+    return kind if is_tuple or own or enumerated or described or layered else None
+
+
+# Metadata of custom operations and saved files, and the tensors of a model that is being recorded.
+
+
+def accessAttributes(attribute_id_str: str) -> dict[str, Any]:
+    """Attributes of a custom operation from the text that stands for them: a JSON object.
+
+    Raises:
+        OptionValueError: It is not.
+    """
+    if not isinstance(attribute_id_str, str):
+        raise OptionValueError(f"Wrong type for attribute_id_str: {type(attribute_id_str)}")
+    try:
+        attributes = json.loads(attribute_id_str)
+    except json.JSONDecodeError as error:
+        raise OptionValueError(f"{attribute_id_str!r} stands for no attributes", because=str(error)) from error
+    if not isinstance(attributes, dict):
+        raise OptionValueError(f"{attribute_id_str!r} stands for no attributes: it is no JSON object")
+    return attributes
+
+
+def getIpuTensorId(tensor: torch.Tensor) -> int:
+    """A number of a tensor while the model that computes it is being recorded; another one for each tensor.
+
+    Raises:
+        Error: No model is being recorded.
+    """
+    if not isinstance(tensor, torch.Tensor) or not recording.isRunningOnIpu():
+        raise Error("tensors have numbers on the IPU only while a model is being recorded")
+    return id(tensor)
+
+
+def importPoptorchMetadataFromFile(filename: str | Path) -> SavedModel:
+    """Contents of a file that ``save`` wrote, without a wrapper of the model.
+
+    Raises:
+        Error: The file is of another version.
+        FileFormatError: The file is damaged, or none.
+    """
+    return read(model_path(filename), VERSION)
 
 
 class Exporting(Inspection):
@@ -74,7 +269,7 @@ class Exporting(Inspection):
         """
         with as_poptorch_errors():
             compiled = self._require()
-            self._save(saving.model_path(filename), compiled, export_model, save_rng_state)
+            self._save(model_path(filename), compiled, export_model, save_rng_state)
 
     def _save(self, path: Path, compiled: CompiledModel, export_model: bool, save_rng_state: bool) -> None:
         compiled.session.bring_to_host()
@@ -98,7 +293,7 @@ class Exporting(Inspection):
             content = part.read_bytes()
         weights = list(own_tensors(self._model).values())
         with as_plain(self._model), plain(weights), without_choices(self._model):
-            saving.write(path, VERSION, SavedModel(self._training, export_model, state, content))
+            write(path, VERSION, SavedModel(self._training, export_model, state, content))
 
     def loadExecutable(self, filename: str | Path) -> None:
         """Take the program from a file, in place of compiling; weights are those of the model.
@@ -108,14 +303,14 @@ class Exporting(Inspection):
             FileFormatError: The file is damaged, or none.
         """
         with as_poptorch_errors():
-            path = saving.model_path(filename)
-            self._adopt(saving.read(path, VERSION), path)
+            path = model_path(filename)
+            self._adopt(read(path, VERSION), path)
 
     def load(self, filename: str | Path) -> None:
         """Take the weights from a file that :meth:`save` wrote; nothing in the file is executed."""
         with as_poptorch_errors():
-            path = saving.model_path(filename)
-            saved = saving.read(path, VERSION)
+            path = model_path(filename)
+            saved = read(path, VERSION)
             self.load_state_dict({**self.state_dict(), **saved.state["weights"]})
 
     def _adopt(self, saved: SavedModel, path: Path) -> None:

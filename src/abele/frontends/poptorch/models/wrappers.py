@@ -13,8 +13,7 @@ from abele.frontends.poptorch.capture.capture import check_initialised
 from abele.frontends.poptorch.enums import ConnectionType
 from abele.frontends.poptorch.errors import ArgumentError, Error, as_poptorch_errors
 from abele.frontends.poptorch.models.executor import PoplarExecutor
-from abele.frontends.poptorch.models.exporting import check_exported
-from abele.frontends.poptorch.models.saving import model_path, read
+from abele.frontends.poptorch.models.exporting import check_exported, model_path, read
 from abele.frontends.poptorch.models.user_models import owner_of
 from abele.frontends.poptorch.options import Options
 from abele.frontends.poptorch.training.rules import check_parameters

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch.utils.hooks import RemovableHandle
 
-from abele.session.locks import ForkLock
+from abele.session.array_sync import ForkLock
 
 _state = {"recording": False}
 

@@ -53,6 +53,7 @@ from abele.frontends.poptorch.unit_scaling.layers import (
     UnitTanh,
 )
 from abele.frontends.poptorch.unit_scaling.multipliers import UNIT, Multipliers
+from abele.frontends.poptorch.unit_scaling.products import scale_backward, scale_forward, scaled, unscaled
 from abele.frontends.poptorch.unit_scaling.rules import (
     CONSTRAINTS,
     DEMO,
@@ -63,7 +64,6 @@ from abele.frontends.poptorch.unit_scaling.rules import (
     product_factors,
     residual_factors,
 )
-from abele.frontends.poptorch.unit_scaling.scaling import scale_backward, scale_forward, scaled, unscaled
 from abele.frontends.poptorch.unit_scaling.transform import UnitScaledModel, parameter_groups, unit_scale
 
 __all__ = [

@@ -22,11 +22,14 @@ from abele.frontends.poptorch.unit_scaling.products import (
     Product,
     before_sums,
     linear_product,
+    scale_backward,
+    scale_forward,
+    scaled,
     scaled_product,
     scaled_sums,
+    unscaled,
 )
 from abele.frontends.poptorch.unit_scaling.rules import Factors, Rules, constrained, rules_of
-from abele.frontends.poptorch.unit_scaling.scaling import scale_backward, scale_forward, scaled, unscaled
 
 
 def linear(

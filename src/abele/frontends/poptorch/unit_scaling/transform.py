@@ -3,21 +3,306 @@
 from __future__ import annotations
 
 import copy
+import fnmatch
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
+import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
-from abele.errors import UnsupportedOpError
-from abele.frontends.poptorch.errors import ArgumentError, OptionValueError
-from abele.frontends.poptorch.unit_scaling import layers
+from abele.errors import UnsupportedOpError, nearest
+from abele.frontends.poptorch.errors import ArgumentError, Error, OptionValueError
+from abele.frontends.poptorch.unit_scaling import functional, layers
 from abele.frontends.poptorch.unit_scaling import rules as known
-from abele.frontends.poptorch.unit_scaling.intercepted import FunctionScaling, ScaledFunctions
 from abele.frontends.poptorch.unit_scaling.multipliers import Multipliers
-from abele.frontends.poptorch.unit_scaling.products import linear_product
-from abele.frontends.poptorch.unit_scaling.residuals import Residuals, matching
-from abele.frontends.poptorch.unit_scaling.rules import Rules, rules_of
+from abele.frontends.poptorch.unit_scaling.products import is_unscaled, linear_product, scale_backward
+from abele.frontends.poptorch.unit_scaling.rules import Rules, residual_factors, rules_of
+
+# Residual branches of a model by the names of their modules.
+#
+# ``x + self.attention(self.norm(x))`` says nothing of which operand is a branch. Where the model's owner names
+# ``attention`` as one, its result is marked, and the sum that it is added in becomes a weighted one. Its gradient is
+# scaled where it enters the module, so that what lies inside sees gradients of variance 1.
+
+
+def matching(module: nn.Module, pattern: str, what: str) -> list[str]:
+    """Names of the modules that a pattern fits; ``*`` stands for anything.
+
+    Raises:
+        Error: It fits none.
+    """
+    names = [name for name, _ in module.named_modules(remove_duplicate=False) if name]
+    found = [name for name in names if fnmatch.fnmatchcase(name, pattern)]
+    if not found:
+        close = nearest(pattern, names)
+        raise Error(
+            f"no module fits {pattern!r}, which is named as {what}",
+            remedy=f"did you mean {close!r}?" if close else f"modules are {', '.join(names[:8])}",
+        )
+    return found
+
+
+class Residuals:
+    """Results of branches, while a forward pass runs.
+
+    Args:
+        rules: Rules of the factors.
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self._open: dict[int, tuple[torch.Tensor, str, float]] = {}
+
+    def mark(self, module: nn.Module, branches: Mapping[str, float | None] | Sequence[str]) -> None:
+        """Let modules of these names be branches, each with its τ or the rules' own.
+
+        Raises:
+            Error: A name that no module has.
+        """
+        taus = branches if isinstance(branches, Mapping) else dict.fromkeys(branches)
+        for pattern, tau in taus.items():
+            share = functional.default_tau(tau, self.rules)
+            residual_factors(self.rules, share)
+            for name in matching(module, pattern, "a residual branch"):
+                branch = module.get_submodule(name)
+                branch.register_forward_pre_hook(_Entering(self, share))
+                branch.register_forward_hook(_Leaving(self, name, share))
+
+    def leave(self, made: torch.Tensor, name: str, tau: float) -> None:
+        """Mark a branch's result."""
+        self._open[id(made)] = made, name, tau
+
+    def added(self, left: Any, right: Any) -> torch.Tensor | None:
+        """The weighted sum, if one of two operands is a branch's result; else None."""
+        for branch, past in ((right, left), (left, right)):
+            if id(branch) in self._open and isinstance(past, torch.Tensor):
+                _, _, tau = self._open.pop(id(branch))
+                by_past, _ = residual_factors(self.rules, tau)
+                return functional.residual_add(branch, scale_backward(past, by_past), tau, rules=self.rules)
+        return None
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """A forward pass.
+
+        Raises:
+            Error: A branch's result was added to nothing.
+        """
+        self._open.clear()
+        try:
+            yield
+            lost = sorted({name for _, name, _ in self._open.values()})
+        finally:
+            self._open.clear()
+        if lost:
+            raise Error(
+                f"the result of {lost[0]!r} is named as a residual branch, and is added to nothing",
+                because="its sum could not be weighted" + (f" ({len(lost)} branches)" if len(lost) > 1 else ""),
+                remedy="name the module whose result is added to the other operand, or call unit_scaling.residual",
+            )
+
+
+class _Entering:
+    """Scales the gradient of a branch's input."""
+
+    def __init__(self, residuals: Residuals, tau: float) -> None:
+        self.factor = residual_factors(residuals.rules, tau)[1]
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        first, *rest = args
+        return (scale_backward(first, self.factor), *rest)
+
+
+class _Leaving:
+    """Marks what leaves a branch."""
+
+    def __init__(self, residuals: Residuals, name: str, tau: float) -> None:
+        self.residuals, self.name, self.tau = residuals, name, tau
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], made: Any) -> None:
+        if not isinstance(made, torch.Tensor):
+            raise Error(f"the residual branch {self.name!r} gives {type(made).__name__}, not one tensor")
+        self.residuals.leave(made, self.name, self.tau)
+
+
+# PyTorch's functions called in a ``forward``, as the scaled ones.
+#
+# A model calls much by function: ``F.gelu(x)``, ``F.scaled_dot_product_attention(...)``. While the forward pass of a
+# model that :func:`~.transform.unit_scale` made runs, a mode of PyTorch's sees these calls and makes others of them.
+# Products with weights (``F.linear``) are among them; what layers call is scaled already and passes
+# (:func:`~.scaling.unscaled`).
+
+Replacement = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class FunctionScaling:
+    """Scaling of functions.
+
+    Attributes:
+        rules: Rules of their factors.
+        multipliers: Their sharpness.
+    """
+
+    rules: Rules
+    multipliers: Multipliers
+
+
+def _softmax(
+    value: torch.Tensor, dim: int | None = None, *_: Any, how: FunctionScaling, **options: Any
+) -> torch.Tensor:
+    if options.get("dtype") is not None:
+        value = value.to(options["dtype"])
+    mult = how.multipliers.softmax
+    return functional.softmax(value, -1 if dim is None else dim, mult=mult, rules=how.rules)
+
+
+def _attention(*args: Any, how: FunctionScaling, scale: float | None = None, **options: Any) -> torch.Tensor:
+    if options.pop("enable_gqa", False):
+        raise UnsupportedOpError("attention with groups of queries cannot be unit-scaled", remedy="repeat the keys")
+    width = (args[0] if args else options["query"]).shape[-1]
+    # Scores are products times μ over the width: a scale of the model's own says what μ is.
+    mult = how.multipliers.of_attention(width) if scale is None else scale * width
+    return functional.scaled_dot_product_attention(*args, mult=mult, correlation=how.multipliers.correlation, **options)
+
+
+def _cross_entropy(scores: torch.Tensor, target: torch.Tensor, *rest: Any, how: FunctionScaling, **options: Any) -> Any:
+    given = {name: value for name, value in options.items() if value is not None}
+    if rest or given.pop("weight", None) is not None or given.pop("label_smoothing", 0.0):
+        raise UnsupportedOpError("a cross entropy with weights or smoothed labels cannot be unit-scaled")
+    return functional.cross_entropy(scores, target, mult=how.multipliers.loss, **given)
+
+
+def _dropout(
+    value: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, *, how: FunctionScaling
+) -> Any:
+    return functional.dropout(value, p, training)
+
+
+def _embedding(
+    index: torch.Tensor,
+    weight: torch.Tensor,
+    padding_idx: int | None = None,
+    *more: Any,
+    how: FunctionScaling,
+    **named: Any,
+) -> torch.Tensor:
+    given = dict(zip(("max_norm", "norm_type", "scale_grad_by_freq", "sparse"), more, strict=False)) | named
+    if any(given.get(name) for name in ("max_norm", "scale_grad_by_freq", "sparse")):
+        raise UnsupportedOpError("an embedding that changes or weighs rows cannot be unit-scaled")
+    return functional.embedding(index, weight, padding_idx, rules=how.rules)
+
+
+def _elementwise(function: Replacement, *, sharp: bool = True) -> Replacement:
+    """An activation function; ``sharp`` ones have a multiplier."""
+
+    def replaced(
+        value: torch.Tensor, *args: Any, how: FunctionScaling, inplace: bool = False, **options: Any
+    ) -> torch.Tensor:
+        options |= {"mult": how.multipliers.activation} if sharp else {}
+        made: torch.Tensor = function(value, *(a for a in args if not isinstance(a, bool)), rules=how.rules, **options)
+        return made
+
+    return replaced
+
+
+def _by_rules(function: Replacement) -> Replacement:
+    """A function that takes no more than the rules."""
+
+    def replaced(*args: Any, how: FunctionScaling, **options: Any) -> Any:
+        return function(*args, rules=how.rules, **options)
+
+    return replaced
+
+
+REPLACED: Mapping[Any, Replacement] = {
+    F.linear: _by_rules(functional.linear),
+    F.conv1d: _by_rules(functional.conv1d),
+    F.conv2d: _by_rules(functional.conv2d),
+    F.embedding: _embedding,
+    F.layer_norm: _by_rules(functional.layer_norm),
+    F.rms_norm: _by_rules(functional.rms_norm),
+    F.gelu: _elementwise(functional.gelu),
+    F.silu: _elementwise(functional.silu),
+    F.relu: _elementwise(functional.relu, sharp=False),
+    torch.relu: _elementwise(functional.relu, sharp=False),
+    torch.tanh: _elementwise(functional.tanh),
+    torch.Tensor.tanh: _elementwise(functional.tanh),
+    F.softmax: _softmax,
+    torch.softmax: _softmax,
+    torch.Tensor.softmax: _softmax,
+    F.dropout: _dropout,
+    F.scaled_dot_product_attention: _attention,
+    F.cross_entropy: _cross_entropy,
+}
+"""Replacements of PyTorch's functions; each takes ``how`` beside its arguments."""
+
+REFUSED: Mapping[Any, str] = {
+    F.batch_norm: "its statistics tie samples together",
+    F.leaky_relu: "its factors are not known",
+    F.elu: "its factors are not known",
+    F.mish: "its factors are not known",
+    F.hardswish: "its factors are not known",
+    F.conv3d: "its factors are not known",
+    F.conv_transpose1d: "its factors are not known",
+    F.conv_transpose2d: "its factors are not known",
+    F.bilinear: "its factors are not known",
+    F.multi_head_attention_forward: "it multiplies by parts of one weight",
+    F.mse_loss: "its factors are not known",
+    F.nll_loss: "the factors of softmax and loss belong together",
+    F.log_softmax: "the factors of softmax and loss belong together",
+}
+"""Functions that would break variance 1 unseen, and why they are refused."""
+
+
+class ScaledFunctions(TorchFunctionMode):
+    """Calls of PyTorch's functions inside are calls of the scaled ones.
+
+    Args:
+        how: Rules and multipliers.
+        residuals: Adds a branch's result to what went past it; see :class:`~.transform.Residuals`.
+    """
+
+    def __init__(self, how: FunctionScaling, residuals: Any) -> None:
+        super().__init__()
+        self.how, self.residuals = how, residuals
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """The scaled function's result where there is one, else the function's own.
+
+        Raises:
+            UnsupportedOpError: A function that would break variance 1.
+        """
+        options = kwargs or {}
+        if is_unscaled():
+            return function(*args, **options)
+        if function in REFUSED:
+            raise UnsupportedOpError(
+                f"{getattr(function, '__name__', function)} cannot be unit-scaled",
+                because=REFUSED[function],
+                remedy="call it inside unit_scaling.unscaled() if its scale is right, or write a scaled one",
+            )
+        if function in REPLACED:
+            return REPLACED[function](*args, how=self.how, **options)
+        if function in ADDITIONS and len(args) == 2 and not options:
+            added = self.residuals.added(*args)
+            if added is not None:
+                return added
+        return function(*args, **options)
+
+
+ADDITIONS = frozenset(
+    {torch.add, torch.Tensor.add, torch.Tensor.__add__, torch.Tensor.__radd__, torch.Tensor.__iadd__, torch.Tensor.add_}
+)
+"""Functions that may add a branch to the value past it."""
+
 
 _SCALED: Mapping[type[nn.Module], type[nn.Module]] = {
     nn.Linear: layers.UnitLinear,

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from abele.errors import MissingPackageError
-from abele.frontends.poptorch.values.arguments import ICustomArgParser, registerCustomArgParser
+from abele.frontends.poptorch.values.structures import ICustomArgParser, registerCustomArgParser
 
 
 class GraphDataParser(ICustomArgParser):

@@ -1,15 +1,11 @@
 """Dense linear algebra: factorisations, solves and functions of stacks of matrices."""
 
-from abele.network.ops.matrices.cholesky import cholesky
-from abele.network.ops.matrices.determinant import determinant, log_determinant
-from abele.network.ops.matrices.eigen import eigh
 from abele.network.ops.matrices.exponential import matrix_exponential
-from abele.network.ops.matrices.lu import lu, permutation_of_swaps
-from abele.network.ops.matrices.pseudo_inverse import pseudo_inverse
+from abele.network.ops.matrices.jacobi import eigh
+from abele.network.ops.matrices.lu import determinant, inverse, log_determinant, lu, permutation_of_swaps, solve
 from abele.network.ops.matrices.qr import householder_columns, householder_product, qr
-from abele.network.ops.matrices.solve import inverse, solve
-from abele.network.ops.matrices.svd import svd
-from abele.network.ops.matrices.triangular import triangle, triangular_solve
+from abele.network.ops.matrices.svd import pseudo_inverse, svd
+from abele.network.ops.matrices.triangular import cholesky, triangle, triangular_solve
 
 __all__ = [
     "cholesky",

@@ -10,6 +10,7 @@ rows at every step instead would move data between tiles whose addresses are onl
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -18,13 +19,24 @@ from abele.expr import apply, select
 from abele.expr.derivative import arg
 from abele.network.ir import BlockBuilder, NetworkOp, Value
 from abele.network.ops.control import loop
+from abele.network.ops.elementwise import map_
 from abele.network.ops.linear import matmul
-from abele.network.ops.matrices.composed import Composed, check_matrices, holds, mapped, numbers, one_hot, times
+from abele.network.ops.matrices.composed import (
+    Composed,
+    check_matrices,
+    diagonal,
+    holds,
+    identity,
+    mapped,
+    numbers,
+    one_hot,
+    times,
+)
 from abele.network.ops.matrices.triangular import triangle, triangular_solve
 from abele.network.ops.reduction import reduce
 from abele.network.ops.rows import read_row, write_row
 from abele.network.ops.views import concat, permute, reshape, slice_, transpose
-from abele.network.registry import Gradients, Types, rule
+from abele.network.registry import Gradients, Types, only, require, rule
 from abele.numerics import f32, i32
 
 
@@ -165,3 +177,152 @@ def _factorised(a: Array) -> tuple[Array, Array, Array]:
     places = np.empty_like(order)
     places[order] = np.arange(len(order))
     return work, places, swaps
+
+
+# Solutions of square systems, and inverses.
+
+
+def solve(net: BlockBuilder, a: Value, b: Value, factors: tuple[Value, Value] | None = None) -> Value:
+    """X of A·X = B: A [b, n, n] and B [b, n, r].
+
+    Args:
+        net: Network or block to extend.
+        a: The matrices.
+        b: Right-hand sides.
+        factors: The first two results of :func:`lu` of ``a``, where they are known.
+    """
+    packed, places = factors or lu(net, a)[:2]
+    return net.emit_like("solve", [a, packed, places, b], b, transposed=False)
+
+
+def inverse(net: BlockBuilder, a: Value) -> Value:
+    """Inverses of matrices [b, n, n]."""
+    return solve(net, a, identity(net, a.shape[0], a.shape[1]))
+
+
+@rule("solve")
+class SolveRule(Composed):
+    """Solutions for A or its transpose, of which the factors with pivoting are given beside it."""
+
+    operands = 4
+    attributes: ClassVar = {"transposed": bool}
+
+    def types(self, op: NetworkOp) -> Types:
+        """The right-hand sides'."""
+        a, packed, places, b = op.inputs
+        check_matrices(a, square=True)
+        check_matrices(b)
+        require(packed.type == a.type and a.shape[:2] == b.shape[:2], f"{packed}, {a} and {b} do not fit each other")
+        require(places.type == (a.shape[:2], i32), f"{places} are no places of the rows of {a}")
+        return [b.type]
+
+    def evaluate(self, op: NetworkOp, a: Array, packed: Array, places: Array, b: Array) -> Array:
+        """NumPy's solve."""
+        return np.linalg.solve(np.swapaxes(a, 1, 2) if op.attrs["transposed"] else a, b)
+
+    def compose(self, net: BlockBuilder, op: NetworkOp, *inputs: Value) -> Sequence[Value]:
+        """Two triangular solves, and a product with the permutation."""
+        _, packed, places, b = inputs
+        order = one_hot(net, places, packed.shape[1])
+        if not op.attrs["transposed"]:
+            inner = triangular_solve(net, packed, matmul(net, order, b), lower=True, unit=True)
+            return [triangular_solve(net, packed, inner, lower=False)]
+        turned = transpose(net, packed)
+        inner = triangular_solve(net, turned, b, lower=True)
+        return [matmul(net, transpose(net, order), triangular_solve(net, turned, inner, lower=False, unit=True))]
+
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+        """Gradients: by B a solve G with the transpose; by A it is −G Xᵀ, or −X Gᵀ where ``transposed``."""
+        a, packed, places, _ = op.inputs
+        grad, transposed = only(grads), op.attrs["transposed"]
+        by_b = net.emit_like("solve", [a, packed, places, grad], grad, transposed=not transposed)
+        if not wanted[0]:
+            return [None, None, None, by_b]
+        left, right = (op.output, by_b) if transposed else (by_b, op.output)
+        by_a = matmul(net, map_(net, -arg(0), [left]), transpose(net, right))
+        return [by_a, None, None, by_b]
+
+
+# Determinants, and their signs and logarithms.
+
+
+def determinant(net: BlockBuilder, a: Value, factors: tuple[Value, Value, Value] | None = None) -> Value:
+    """Determinants [b] of matrices [b, n, n]; ``factors`` are the results of :func:`lu`, where they are known."""
+    packed, _, swaps = factors or lu(net, a)
+    return net.emit("determinant", [a, packed, swaps], a.shape[:1], f32)
+
+
+def log_determinant(
+    net: BlockBuilder, a: Value, factors: tuple[Value, Value, Value] | None = None
+) -> tuple[Value, Value]:
+    """Signs and logarithms [b] of the absolute values of determinants."""
+    packed, _, swaps = factors or lu(net, a)
+    kind = (a.shape[:1], f32)
+    sign, size = net.emit_many("log_determinant", [a, packed, swaps], [kind, kind])
+    return sign, size
+
+
+def _sign_of_swaps(net: BlockBuilder, swaps: Value) -> Value:
+    """−1 for an odd number of exchanges [b, n], else 1."""
+    steps = net.constant(np.arange(swaps.shape[1]), i32)
+    signs = mapped(net, select(arg(0).eq(arg(1)), 1.0, -1.0), swaps, steps)
+    return reduce(net, signs, [1], "mul")
+
+
+class _OfFactors(Composed):
+    """A number of a matrix, made of the factors that are given beside it."""
+
+    operands = 3
+
+    def types(self, op: NetworkOp) -> Types:
+        """One number for each matrix, for each result."""
+        a, packed, swaps = op.inputs
+        check_matrices(a, square=True)
+        require(packed.type == a.type and swaps.type == (a.shape[:2], i32), f"{packed} and {swaps} are not of {a}")
+        return [(a.shape[:1], f32)] * len(op.outputs)
+
+    def _by_matrix(self, net: BlockBuilder, op: NetworkOp, factor: Value) -> Gradients:
+        """``factor`` of each matrix times its inverse transposed."""
+        turned = transpose(net, inverse(net, op.inputs[0]))
+        return [mapped(net, arg(0) * arg(1), turned, reshape(net, factor, (-1, 1, 1))), None, None]
+
+
+@rule("determinant")
+class DeterminantRule(_OfFactors):
+    """Determinants."""
+
+    def evaluate(self, op: NetworkOp, a: Array, packed: Array, swaps: Array) -> Array:
+        """NumPy's."""
+        return np.asarray(np.linalg.det(a))
+
+    def compose(self, net: BlockBuilder, op: NetworkOp, *inputs: Value) -> Sequence[Value]:
+        """The product of U's diagonal."""
+        _, packed, swaps = inputs
+        product = reduce(net, diagonal(net, packed), [1], "mul")
+        return [mapped(net, arg(0) * arg(1), product, _sign_of_swaps(net, swaps))]
+
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+        """The determinant times the inverse transposed."""
+        return self._by_matrix(net, op, mapped(net, arg(0) * arg(1), only(grads), op.output))
+
+
+@rule("log_determinant")
+class LogDeterminantRule(_OfFactors):
+    """Signs, and logarithms of absolute values."""
+
+    def evaluate(self, op: NetworkOp, a: Array, packed: Array, swaps: Array) -> tuple[Array, Array]:
+        """NumPy's."""
+        sign, size = np.linalg.slogdet(a)
+        return np.asarray(sign), np.asarray(size)
+
+    def compose(self, net: BlockBuilder, op: NetworkOp, *inputs: Value) -> Sequence[Value]:
+        """The sum of the logarithms of U's diagonal."""
+        _, packed, swaps = inputs
+        found = diagonal(net, packed)
+        signs = reduce(net, mapped(net, apply("signum", arg(0)), found), [1], "mul")
+        size = reduce(net, mapped(net, apply("log", apply("abs", arg(0))), found), [1])
+        return [mapped(net, arg(0) * arg(1), signs, _sign_of_swaps(net, swaps)), size]
+
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+        """The inverse transposed; the sign does not change."""
+        return [None, None, None] if grads[1] is None else self._by_matrix(net, op, grads[1])

@@ -7,15 +7,93 @@ layers, loops run over positions of the input instead: one nest without classes,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
+from typing import Literal
 
+from abele.graph import Tensor
 from abele.kernels.nest.ir import Affine, HostKernel, Load, Nest, Store, affine, as_expr
 from abele.numerics import f32
-from abele.poplibs.poplin.contraction.binding import Binding, Index
+from abele.poplibs.poplin.contraction.operand import Operand, operand
 from abele.poplibs.poplin.contraction.problem import Contraction
-from abele.poplibs.poplin.contraction.scaling import UNSCALED, Scaling
 from abele.poplibs.poplin.conv_params.axis import Axis, ResidueClass
+
+# Factors by which sums of products of 8-bit floats are multiplied, beyond the scales of their types.
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """A power of two: a number that is known now, or a tensor.
+
+    The machine has it in the metadata of an operand, so it costs no instruction: products come out scaled.
+
+    Attributes:
+        log2: Its exponent.
+        factor: The power itself, one f32, where only the program knows it; ``log2`` is 0 then.
+    """
+
+    log2: int = 0
+    factor: Tensor | None = None
+
+    @property
+    def kind(self) -> Literal["", "number", "tensor"]:
+        """Form in which vertices get the factor: a compile-time number, a tensor, or none."""
+        return "tensor" if self.factor is not None else "number" if self.log2 else ""
+
+
+UNSCALED = Scaling()
+
+
+# Bindings: a user's tensor, and which dimension of a contraction each of its dimensions is.
+
+Index = tuple[Affine, ...]
+
+
+@dataclass(frozen=True)
+class Binding:
+    """A tensor with a role for each of its dimensions.
+
+    Attributes:
+        tensor: The tensor as the library call is given it.
+        roles: For each dimension the name of the contraction's dimension, or ``g*`` and a name where the groups are
+            folded into it, outermost.
+        groups: Groups of the contraction.
+    """
+
+    tensor: Tensor
+    roles: tuple[str, ...]
+    groups: int
+
+    def operand(self) -> Operand:
+        """The tensor with folded groups split off, dimensions named."""
+        return self._operand
+
+    @cached_property
+    def _operand(self) -> Operand:
+        shape: list[int] = []
+        dims: list[str] = []
+        for extent, role in zip(self.tensor.shape, self.roles, strict=True):
+            if role.startswith("g*"):
+                shape += [self.groups, extent // self.groups]
+                dims += ["g", role[2:]]
+            else:
+                shape.append(extent)
+                dims.append(role)
+        return operand(self.tensor.reshape(shape), dims)
+
+    def locate(self, at: Mapping[str, Affine]) -> Index:
+        """Index of the element at a point of the contraction, given by dimension name."""
+        return tuple(
+            at["g"] * (extent // self.groups) + at[role[2:]] if role.startswith("g*") else at[role]
+            for extent, role in zip(self.tensor.shape, self.roles, strict=True)
+        )
+
+
+def field_roles(name: str, rank: int) -> tuple[str, ...]:
+    """Roles of ``rank`` field dimensions: the inputs ``i``, the kernel ``k`` or the outputs ``o``."""
+    return tuple(f"{name}{d}" for d in range(rank))
 
 
 def contraction_kernel(problem: Contraction, operands: Sequence[Binding], scaling: Scaling = UNSCALED) -> HostKernel:

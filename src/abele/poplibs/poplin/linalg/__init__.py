@@ -1,7 +1,7 @@
 """Dense linear algebra: Cholesky, QR and LU factorisations, triangular solves, masks and grids."""
 
+from abele.poplibs.poplin.linalg.blocks import linspace, meshgrid2d
 from abele.poplibs.poplin.linalg.cholesky import cholesky, create_cholesky_input
-from abele.poplibs.poplin.linalg.grids import linspace, meshgrid2d
 from abele.poplibs.poplin.linalg.lu import lu_factorization
 from abele.poplibs.poplin.linalg.masks import triangular_mask
 from abele.poplibs.poplin.linalg.qr import create_qr_factorization_matrices, qr_factorization

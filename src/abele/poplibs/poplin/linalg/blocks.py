@@ -13,7 +13,7 @@ from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Graph, Sequence, Tensor, concat
 from abele.numerics import ElementType, as_element_type, f32
 from abele.poplibs.poplin.contraction import problem as problems
-from abele.poplibs.poplin.operations.product import product_call
+from abele.poplibs.poplin.operations.matmul_layout import product_call
 from abele.poplibs.poplin.options import Planning
 from abele.poplibs.poputil.options import PROPORTION, Option, Options, choice, integer, read_options
 
@@ -163,3 +163,34 @@ def _checked(dtype: ElementType | str, shape: tuple[int, ...], function: str, na
     if len(shape) < 2 or 0 in shape:
         raise TensorError(f"{function}: {name} takes [..., rows, columns], got shape {list(shape)}")
     return element
+
+
+# Evenly spaced numbers, and grids of two coordinates.
+
+
+def linspace(
+    graph: Graph, dtype: ElementType | str, left: float, right: float, count: int, *, name: str = "linspace"
+) -> Tensor:
+    """``count`` numbers from ``left`` to ``right``, both included, evenly spaced: a constant [count].
+
+    Raises:
+        TensorError: ``count`` is below 1.
+        TypeMismatchError: The type is neither f32 nor f16.
+    """
+    element = as_element_type(dtype)
+    check_type("linspace", "dtype", element)
+    if count < 1:
+        raise TensorError(f"linspace takes a count of at least 1, got {count}")
+    return graph.map_linear(graph.constant(element, (count,), np.linspace(left, right, count), name=name))
+
+
+def meshgrid2d(graph: Graph, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Views [len(y), len(x)] of coordinates: the first has ``x`` along each row, the second ``y`` along each column.
+
+    Raises:
+        TensorError: ``x`` or ``y`` is no vector.
+    """
+    if x.ndim != 1 or y.ndim != 1:
+        raise TensorError(f"meshgrid2d takes vectors, got shapes {list(x.shape)} and {list(y.shape)}")
+    shape = (y.size, x.size)
+    return x.expand_dims(0).broadcast_to(shape), y.expand_dims(1).broadcast_to(shape)

@@ -2,22 +2,186 @@
 
 Halves of a system are solved one after the other, so its diagonal blocks are too
 (:mod:`~abele.poplibs.poplin.linalg.halved`). What is done with a block is PopLibs' way
-(:mod:`~abele.poplibs.poplin.linalg.recursive`) unless ``vertices`` is ``counted``
-(:mod:`~abele.poplibs.poplin.linalg.shared`), which has fewer steps and, with many right-hand sides, a fraction of the
-cycles.
+(:mod:`~abele.poplibs.poplin.linalg.triangular`) unless ``vertices`` is ``counted``
+(:mod:`~abele.poplibs.poplin.linalg.triangular`), which has fewer steps and, with many right-hand sides, a fraction of
+the cycles.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
 from abele.errors import TensorError, TypeMismatchError
-from abele.graph import Graph, Sequence, Tensor, concat
+from abele.graph import Call, Execute, Function, Graph, Sequence, Tensor, concat
 from abele.numerics import ElementType
 from abele.poplibs.poplin.linalg import blocks
+from abele.poplibs.poplin.linalg.codelets import solve_codelet, substitute_codelet
+from abele.poplibs.poplin.linalg.halved import HalvedSolve
 from abele.poplibs.poplin.linalg.host import host_solve
-from abele.poplibs.poplin.linalg.recursive import RecursiveSolve
-from abele.poplibs.poplin.linalg.shared import SharedSolve
+from abele.poplibs.poplin.linalg.masks import emit_mask
+from abele.poplibs.popops.elementwise.map import emit_map
+from abele.poplibs.popops.expr import _1, _2
 from abele.poplibs.poputil.host_body import note_host
 from abele.poplibs.poputil.options import Options
+
+# Diagonal blocks by substitution on all right-hand sides at once, which workers share out.
+#
+# One right-hand side has a diagonal block on a tile of its own; more are on as many tiles as give each worker one, to
+# which the block is sent.
+
+
+class SharedSolve(HalvedSolve):
+    """A solve whose vertices are counted from their code."""
+
+    @cached_property
+    def _shares(self) -> list[tuple[slice, slice, int]]:
+        """Equal shares of the right-hand sides: tiles of a batch, columns of all of them, and columns of each.
+
+        Each tile takes one for every worker, or more where tiles are few.
+        """
+        batch, _, right = self.b.shape
+        tiles = max(1, self.graph.num_tiles // batch)
+        return blocks.equal_shares(right, max(self.graph.system.ipu.num_workers, -(-right // tiles)))
+
+    def _tiles(self, index: int, tiles: slice) -> list[int]:
+        """Tiles of a share for a diagonal block, batch after batch; the first holds the block."""
+        batch, each = self.b.shape[0], self._shares[-1][0].stop
+        numbers = np.arange(batch)[:, None] * each + np.arange(tiles.start, tiles.stop)
+        first: int = index * (len(self.extents) + 1) * batch
+        return [int(t) for t in (first + numbers.ravel()) % self.graph.num_tiles]
+
+    def new_block(self, index: int, size: int) -> Tensor:
+        """A variable for a block of X: the vectors of each tile one after the other, shown as [batch, m, r]."""
+        batch, parts = self.b.shape[0], []
+        for tiles, _, vectors in self._shares:
+            count = tiles.stop - tiles.start
+            made = self.graph.variable(self.b.dtype, (batch * count, vectors, size), name="x")
+            self.graph.map_rows(made, self._tiles(index, tiles))
+            parts.append(made.reshape((batch, count * vectors, size)).transpose((0, 2, 1)))
+        return concat(parts, 2)
+
+    def solve_block(self, body: Sequence, index: int, b: Tensor) -> None:
+        """Solve one diagonal block for every part of the right-hand sides, in one superstep."""
+        begin = sum(self.extents[:index])
+        size, batch = self.extents[index], b.shape[0]
+        square = self.a[:, begin : begin + size, begin : begin + size].reshape((batch, size * size))
+        cs = self.graph.compute_set("substitute")
+        sign, last = (1, 0) if self.lower else (-1, size - 1)
+        for tiles, columns, vectors in self._shares:
+            count = tiles.stop - tiles.start
+            every = square.expand_dims(1).broadcast_to((batch, count, size * size))
+            cs.vertices(
+                solve_codelet(b.dtype),
+                tile=self._tiles(index, tiles),
+                a=every.reshape((batch * count, size * size)),
+                b=_vectors(b[:, :, columns], batch * count, vectors * size),
+                x=_vectors(self.out[index][:, :, columns], batch * count, vectors * size),
+                n=size,
+                start=last * (size + 1),
+                row=sign * size,
+                column=sign,
+                first=last,
+                along=sign,
+                unit=int(self.unit),
+            )
+        body.add(Execute(cs))
+
+
+def _vectors(columns: Tensor, vertices: int, elements: int) -> Tensor:
+    """Columns of [batch, m, r], ``elements`` per vertex, one after the other."""
+    return columns.transpose((0, 2, 1)).reshape((vertices, elements))
+
+
+# Diagonal blocks as PopLibs solves them: one right-hand side by one vertex, more row after row.
+#
+# A block with one right-hand side is one worker's substitution. With more, the halves go on to single rows: a product
+# on the AMP units and a subtraction between any two halves, and a division for each row. That is inferred from the
+# published operators. 64 rows with 64 right-hand sides take the same cycles from either side, where the vertex for
+# upper blocks takes twice those of lower ones; they come to 63 steps of 2,600 cycles, about what a product and a
+# subtraction take. 256 rows with 256 right-hand sides in blocks of 64 take 16 times as long as a block and twice its
+# memory, so that all blocks run the same program, called for 64 right-hand sides at a time.
+
+
+@dataclass
+class RecursiveSolve(HalvedSolve):
+    """A solve by PopLibs' steps, after the other triangle is masked and a unit diagonal filled in."""
+
+    _programs: dict[tuple[int, ...], Function] = field(default_factory=dict)
+
+    def emit(self, body: Sequence) -> None:
+        """Append the mask, then the halves."""
+        given = self.a
+        self.a = self.graph.clone(given, name="triangle")
+        emit_mask(self.graph, body, given, self.lower, self.unit, self.a)
+        super().emit(body)
+
+    def new_block(self, index: int, size: int) -> Tensor:
+        """With one right-hand side, whole on the tile of its diagonal block; otherwise spread."""
+        batch, _, right = self.b.shape
+        made = self.graph.variable(self.b.dtype, (batch, size, right), name="x")
+        return self.graph.map_rows(made, self._tiles(index)) if right == 1 else self.graph.map_linear(made)
+
+    def solve_block(self, body: Sequence, index: int, b: Tensor) -> None:
+        """By a vertex, or by rows for one block of right-hand sides after the other."""
+        begin, size = sum(self.extents[:index]), self.extents[index]
+        square = self.a[:, begin : begin + size, begin : begin + size]
+        if b.shape[2] == 1:
+            self._substitute(body, index, square, b)
+            return
+        for first in range(0, b.shape[2], self.chosen.block):
+            columns = slice(first, min(first + self.chosen.block, b.shape[2]))
+            self._by_rows(body, square, b[:, :, columns], self.out[index][:, :, columns])
+
+    def _substitute(self, body: Sequence, index: int, square: Tensor, b: Tensor) -> None:
+        batch, size, _ = b.shape
+        cs = self.graph.compute_set("substitute")
+        cs.vertices(
+            substitute_codelet(b.dtype, self.lower),
+            tile=self._tiles(index),
+            a=square.reshape((batch, size * size)),
+            b=b.reshape((batch, size)),
+            x=self.out[index].reshape((batch, size)),
+            n=size,
+        )
+        body.add(Execute(cs))
+
+    def _tiles(self, index: int) -> list[int]:
+        numbers = blocks.block_tiles(self.graph, self.b.shape[0], index * (len(self.extents) + 1))
+        return [int(t) for t in numbers]
+
+    def _by_rows(self, body: Sequence, a: Tensor, b: Tensor, x: Tensor) -> None:
+        """Append a block's steps: in place if it is the only one, else as a call of the function of its size."""
+        if max(self.a.shape[1], self.b.shape[2]) <= self.chosen.block:
+            self._rows(body, a, b, x)
+            return
+        program = self._programs.get(b.shape)
+        if program is None:
+            program = self._programs[b.shape] = self._new_program(a, b)
+        body.add(Call(program, [a, b], [x]))
+
+    def _new_program(self, a: Tensor, b: Tensor) -> Function:
+        """Function shared by blocks of one size: its parameters are a block of A and one of B, its result one of X."""
+        graph, steps = self.graph, Sequence()
+        given, right, found = (
+            graph.map_linear(graph.variable(t.dtype, t.shape, name=name)) for name, t in (("a", a), ("b", b), ("x", b))
+        )
+        self._rows(steps, given, right, found)
+        return graph.function(steps, "block", parameters=[given, right], results=[found])
+
+    def _rows(self, body: Sequence, a: Tensor, b: Tensor, x: Tensor) -> None:
+        """Append the steps that solve a block for several right-hand sides, by halves down to single rows."""
+        size = a.shape[1]
+        if size == 1:
+            emit_map(self.graph, body, [_1 / _2], [b, a], [x], "divide")
+            return
+        low, high = slice(None, size // 2), slice(size // 2, None)
+        first, last = (low, high) if self.lower else (high, low)
+        self._rows(body, a[:, first, first], b[:, first], x[:, first])
+        rest = self.eliminate(body, a[:, last, first], x[:, first], b[:, last])
+        self._rows(body, a[:, last, last], rest, x[:, last])
 
 
 def create_triangular_solve_input_lhs(

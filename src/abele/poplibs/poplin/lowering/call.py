@@ -14,16 +14,13 @@ from abele.errors import InvalidOptionError, OutOfMemoryError
 from abele.graph import ComputeSet, Copy, Execute, Graph, LibraryCall, Tensor
 from abele.graph.program import Steps
 from abele.numerics import ElementType
-from abele.poplibs.poplin.contraction.binding import Binding
-from abele.poplibs.poplin.contraction.host_kernel import contraction_kernel
+from abele.poplibs.poplin.contraction.host_kernel import UNSCALED, Binding, Scaling, contraction_kernel
 from abele.poplibs.poplin.contraction.operand import Operand, allocate, seen_in_order
 from abele.poplibs.poplin.contraction.problem import Contraction
-from abele.poplibs.poplin.contraction.scaling import UNSCALED, Scaling
 from abele.poplibs.poplin.lowering.arrange import arrange, arrange_estimate
-from abele.poplibs.poplin.lowering.contraction_steps import build
-from abele.poplibs.poplin.lowering.home import Home, home, home_on
+from abele.poplibs.poplin.lowering.contraction_steps import ContractionStage, build
+from abele.poplibs.poplin.lowering.grid import Home, home, home_on
 from abele.poplibs.poplin.lowering.placement import place_input, place_weights
-from abele.poplibs.poplin.lowering.stages import ContractionStage
 from abele.poplibs.poplin.lowering.storage import (
     HALF_BLOCK,
     Layouts,
@@ -35,12 +32,17 @@ from abele.poplibs.poplin.lowering.storage import (
     weights_order,
 )
 from abele.poplibs.poplin.options import DEFAULT, Planning
-from abele.poplibs.poplin.planner.bound import least_cycles
 from abele.poplibs.poplin.planner.plan import ContractionPlan
-from abele.poplibs.poplin.planner.rearranging import SIDES, padded_sides, rearranging_cycles
 from abele.poplibs.poplin.planner.schedule import PlanSeries, make_schedule
 from abele.poplibs.poplin.planner.search import find_plan
-from abele.poplibs.poplin.planner.target import PlanningTarget, target_of
+from abele.poplibs.poplin.planner.target import (
+    SIDES,
+    PlanningTarget,
+    least_cycles,
+    padded_sides,
+    rearranging_cycles,
+    target_of,
+)
 from abele.poplibs.poputil.layout import clone
 from abele.poplibs.poputil.order import storage_order
 
@@ -125,7 +127,7 @@ class ContractionCall:
         expansion: Rewriting of the input before, or None; ``x`` then stands for the result in a graph of its own.
         widening: Rewriting of the weights before, or None; ``w`` then stands for the result, as ``x`` does.
         spread: Dilation of the result afterwards, or None.
-        charged: Sides that PopLibs takes to be rearranged, of :data:`~abele.poplibs.poplin.planner.rearranging.SIDES`.
+        charged: Sides that PopLibs takes to be rearranged, of :data:`~abele.poplibs.poplin.planner.target.SIDES`.
         unfold: View of the output with its field, where samples and field are planned as one dimension, or None;
             ``like`` and ``meaning`` are of that view.
         follows: True if the weights stand for some that will be stored as the plan wants them.

@@ -7,20 +7,208 @@ makes the exchange that brings those to their tiles.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
-from abele.graph import Execute, Graph, Regions
+import numpy as np
+import numpy.typing as npt
+
+from abele.arrays import Int64
+from abele.graph import ComputeSet, Execute, Graph, Regions, Tensor
 from abele.graph.program import Steps
+from abele.numerics import ElementType
+from abele.poplibs.poplin.contraction.host_kernel import UNSCALED, Scaling
 from abele.poplibs.poplin.contraction.operand import Operand
-from abele.poplibs.poplin.contraction.scaling import UNSCALED, Scaling
-from abele.poplibs.poplin.lowering.geometry import geometry
-from abele.poplibs.poplin.lowering.grid import VertexGrid
-from abele.poplibs.poplin.lowering.home import Home
-from abele.poplibs.poplin.lowering.partials import OutputPartials, finish, sum_stage
-from abele.poplibs.poplin.lowering.stages import ContractionStage
+from abele.poplibs.poplin.lowering.grid import PIECE_BYTES, Home, VertexGrid, geometry
 from abele.poplibs.poplin.planner.plan import ContractionPlan
 from abele.poplibs.poplin.planner.sum_stages import stages
-from abele.poplibs.poplin.vertices import partial_products
+from abele.poplibs.poplin.vertices import cost, partial_products, sums
+from abele.poplibs.poputil.regions import split_evenly
+
+# Stages: the order of a contraction's compute sets.
+
+
+class ContractionStage(Enum):
+    """Task of a compute set of a contraction, by name; contractions side by side share those of one stage."""
+
+    REWRITE = "rewrite"
+    """Operands are written anew, as the vertices read them."""
+    ARRANGE = "arrange"
+    """Rewritten operands are put into another order."""
+    PARTIALS = "partials"
+    """Partial products."""
+    REDUCE_STAGE = "reduce_stage"
+    """Some partials become one; more sums follow."""
+    REDUCE = "reduce"
+    """The last partials are summed."""
+    CAST = "cast"
+    """Single partials are converted."""
+    ARRANGE_OUTPUT = "arrange_output"
+    """The result is put into the order in which it is wanted."""
+
+    def compute_set(self, graph: Graph) -> ComputeSet:
+        """A new compute set that does it."""
+        return graph.compute_set(self.value, self)
+
+
+# Summing partials: in stages, so that no tile receives from too many others.
+#
+# The partials of a block lie next to each other in one variable, [block, depth, elements], each mapped to the tile
+# that computes it. A share of a block is the same range of elements of each partial: its vertex reads one row for
+# each, and neither data nor programs depend on which tiles hold them. A stage of ``step`` leaves ceil(depth / step)
+# partials, and its shares are dealt to the tiles that held the partials which were summed, so every element stays
+# within the tiles of its block, which are neighbours.
+#
+# A tile that holds a row of its share reads it where it is, and the others arrive side by side, so one vertex sums
+# whole vectors and nothing is copied. Where a tile holds several, rows can be read each where it is (a list of pieces,
+# which costs the vertex a little for each), or its further ones be put beside those that arrive (a copy). ``_sum``
+# takes whichever the closed forms say is faster.
+#
+# Example: 64 partials of a block are summed in two stages of ``step`` 8. The first leaves 64 / 8 = 8 partials, the
+# second the sum.
+
+
+@dataclass(frozen=True)
+class OutputPartials:
+    """Blocks of an output, each as several partials that are contiguous in memory.
+
+    Attributes:
+        tensor: The variable that holds them.
+        begin: Global address of every partial, int64[blocks, depth].
+        size: Elements of every block, int64[blocks].
+        interleaved: True if they lie in interleaved memory, as the matrix units write them.
+    """
+
+    tensor: Tensor
+    begin: Int64
+    size: Int64
+    interleaved: bool = False
+
+    @property
+    def depth(self) -> int:
+        """Partials of every block."""
+        return int(self.begin.shape[1])
+
+    @staticmethod
+    def create(
+        graph: Graph, dtype: ElementType, size: Int64, depth: int, *, interleaved: bool = False
+    ) -> OutputPartials:
+        """Space for ``depth`` partials of every block, one after the other."""
+        each = np.repeat(size, depth)
+        tensor = graph.variable(dtype, int(each.sum()), name="partials")
+        begin = tensor.variables[0].base + np.cumsum(each) - each
+        return OutputPartials(tensor, begin.reshape(-1, depth), size, interleaved)
+
+    def regions(self) -> Regions:
+        """One region for each partial."""
+        each = np.repeat(self.size, self.depth)
+        return Regions(np.arange(len(each) + 1, dtype=np.int64), self.begin.reshape(-1), each, self.tensor)
+
+    def rows(self, block: Int64, low: Int64, length: Int64, first: Int64, count: Int64) -> Regions:
+        """For each share, the parts of ``count`` partials of its block from partial ``first`` on, after each other."""
+        ptr = np.concatenate([[0], np.cumsum(count)])
+        share = np.repeat(np.arange(len(block), dtype=np.int64), count)
+        partial = first[share] + np.arange(ptr[-1], dtype=np.int64) - ptr[share]
+        return Regions(ptr, self.begin[block[share], partial] + low[share], length[share], self.tensor)
+
+
+def sum_stage(
+    graph: Graph, body: Steps, partials: OutputPartials, step: int, tiles: npt.NDArray[np.int32]
+) -> OutputPartials:
+    """Append a stage that sums every ``step`` partials of a block into one.
+
+    Args:
+        graph: The graph.
+        body: Program that the compute set is appended to.
+        partials: Partials to sum.
+        step: Partials that become one.
+        tiles: Tiles of every block, which share the work, int32[blocks, tiles per block].
+    """
+    num_blocks, depth = partials.begin.shape
+    groups = -(-depth // step)
+    made = OutputPartials.create(graph, partials.tensor.dtype, partials.size, groups)
+    block, group = (i.reshape(-1) for i in np.indices((num_blocks, groups), dtype=np.int64))
+    first, end = group * depth // groups, (group + 1) * depth // groups
+    per_partial = tiles.shape[1] // depth
+    share_of, low, length = split_evenly(
+        partials.size[block], (end - first) * per_partial, max(1, PIECE_BYTES // partials.tensor.dtype.bytes)
+    )
+    number = np.arange(len(share_of)) - np.searchsorted(share_of, share_of)
+    tile = tiles[block[share_of], first[share_of] * per_partial + number]
+    written = Regions(
+        np.arange(len(low) + 1, dtype=np.int64), made.begin.reshape(-1)[share_of] + low, length, made.tensor
+    )
+    graph.map_regions(written, tile)
+    rows = partials.rows(block[share_of], low, length, first[share_of], (end - first)[share_of])
+    _sum(graph, body, ContractionStage.REDUCE_STAGE, _Shares(tile, rows, written), partials.tensor.dtype)
+    return made
+
+
+def finish(graph: Graph, body: Steps, partials: OutputPartials, output: ElementType, where: Home) -> None:
+    """Append the last stage: sum the remaining partials of every share, or convert where there is one."""
+    count = np.full(len(where.block), partials.depth, dtype=np.int64)
+    rows = partials.rows(where.block, where.low, where.length, np.zeros_like(count), count)
+    shares = _Shares(where.tile, rows, where.regions)
+    if partials.depth > 1:
+        _sum(graph, body, ContractionStage.REDUCE, shares, output)
+    else:
+        codelet = sums.cast(partials.tensor.dtype, output, interleaved=partials.interleaved)
+        _reduce(graph, body, ContractionStage.CAST, shares, codelet)
+
+
+@dataclass(frozen=True)
+class _Shares:
+    """Shares of the output, each summed by one vertex.
+
+    Attributes:
+        tile: Tile of each, int32[n].
+        rows: Its partials, one after the other; as many as it has intervals.
+        out: Region of its sum.
+    """
+
+    tile: npt.NDArray[np.int32]
+    rows: Regions
+    out: Regions
+
+
+def _sum(graph: Graph, body: Steps, stage: ContractionStage, shares: _Shares, output: ElementType) -> None:
+    """Sum a tile's own partial and the others side by side, or each where it is, whichever takes less."""
+    rows, partials = shares.rows, shares.rows.tensor.dtype
+    size, depth = shares.out.sizes, np.diff(rows.ptr)
+    machine = graph.system.ipu
+    first, held = _own_rows(graph, shares)
+    copied = size * partials.bytes * (held - 1) // machine.tile.memcpy_bytes_per_cycle
+    copying = np.where(held > 1, machine.rearrange.local_copy_cycles + copied, 0)
+    together = int((cost.reduce_add(size, depth, partials, output) + copying).max(initial=0))
+    compute_set = stage.compute_set(graph)
+    if together <= int(cost.reduce_add_list(size, depth, partials, output).max(initial=0)):
+        codelet, kept = sums.reduce_add(partials, output), np.ones(len(rows.begin), dtype=bool)
+        kept[first] = False
+        others = Regions(rows.ptr - np.arange(len(rows.ptr)), rows.begin[kept], rows.length[kept], rows.tensor)
+        own = Regions(np.arange(len(first) + 1), rows.begin[first], rows.length[first], rows.tensor)
+        compute_set.vertices(codelet, tile=shares.tile, first=own, x=others, out=shares.out)
+    else:
+        each = Regions(np.arange(len(rows.begin) + 1, dtype=np.int64), rows.begin, rows.length, rows.tensor)
+        codelet, index = sums.reduce_add_list(partials, output), np.arange(each.num, dtype=np.int64)
+        compute_set.vertices(codelet, tile=shares.tile, x=(each, index, rows.ptr), out=shares.out)
+    body.add(Execute(compute_set))
+
+
+def _own_rows(graph: Graph, shares: _Shares) -> tuple[Int64, Int64]:
+    """For each share the place of the first row that its tile holds, or of its first row; and how many it holds."""
+    rows = shares.rows
+    holder = graph.interval_map(rows.tensor.variables).split(rows.begin, np.ones_like(rows.begin))[2]
+    start = rows.ptr[:-1]
+    is_own = holder == np.repeat(shares.tile, np.diff(rows.ptr))
+    place = np.minimum.reduceat(np.where(is_own, np.arange(len(holder)), len(holder)), start)
+    return np.where(place < len(holder), place, start), np.add.reduceat(is_own.astype(np.int64), start)
+
+
+def _reduce(graph: Graph, body: Steps, stage: ContractionStage, shares: _Shares, codelet: type) -> None:
+    compute_set = stage.compute_set(graph)
+    compute_set.vertices(codelet, tile=shares.tile, x=shares.rows, out=shares.out)
+    body.add(Execute(compute_set))
 
 
 def build(

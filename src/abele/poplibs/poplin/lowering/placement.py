@@ -15,8 +15,7 @@ from abele.arrays import Int64
 from abele.graph import Graph
 from abele.poplibs.poplin.contraction.operand import Operand
 from abele.poplibs.poplin.conv_params.axis import Axis
-from abele.poplibs.poplin.lowering.grid import VertexGrid
-from abele.poplibs.poplin.lowering.home import cut_regions
+from abele.poplibs.poplin.lowering.grid import VertexGrid, cut_regions
 from abele.poplibs.poplin.planner.plan import ContractionPlan
 from abele.poplibs.poplin.planner.schedule import PlanSeries
 from abele.poplibs.poputil.mapping import DEFAULT_MIN_BYTES_PER_TILE

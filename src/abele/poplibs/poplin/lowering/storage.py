@@ -121,10 +121,8 @@ def new_output(graph: Graph, problem: Contraction, chosen: Layouts, roles: Seque
     """An unmapped output: out-channels grouped innermost, groups and their blocks outermost.
 
     Args:
-        graph: Graph in which the output is made.
-        problem: The contraction.
-        chosen: Its blocks.
-        roles: The roles of the output's dimensions, as in a :class:`~abele.poplibs.poplin.contraction.binding.Binding`.
+        graph: Graph in which the output is made. problem: The contraction. chosen: Its blocks. roles: The roles of the
+        output's dimensions, as in a :class:`~abele.poplibs.poplin.contraction.host_kernel.Binding`.
     """
     extents = {dim: problem.extents[dim] for role in roles for dim in role.split("*")}
     order = ["g", "co1", "b1", "b0", *problem.out_dims[3:], "co0"]

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from abele.errors import TensorError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Steps
 from abele.numerics import ElementType
 from abele.poplibs.poplin.contraction import problem as problems
-from abele.poplibs.poplin.contraction.binding import Binding, field_roles
+from abele.poplibs.poplin.contraction.host_kernel import Binding, field_roles
 from abele.poplibs.poplin.conv_params.params import ConvParams
 from abele.poplibs.poplin.conv_params.transforms import TransformedConv
 from abele.poplibs.poplin.lowering.call import ContractionCall, cheapest
-from abele.poplibs.poplin.operations.dithering import dithered
 from abele.poplibs.poplin.operations.float8 import Scales, scaled_call
-from abele.poplibs.poplin.options import Planning, Types, read_settings, resolve_types
+from abele.poplibs.poplin.options import ContractionOptions, Planning, Types, read_settings, resolve_types
 from abele.poplibs.poplin.rewrites.combine_groups import combinations_of_groups
 from abele.poplibs.poplin.rewrites.dilate_output import dilated_after
 from abele.poplibs.poplin.rewrites.expand_kernel import expansions
@@ -28,6 +30,22 @@ from abele.poplibs.poplin.rewrites.weight_gradient import WeightGradient
 from abele.poplibs.poplin.vertices.geometry_fields import FIELD_DIMS
 from abele.poplibs.poputil.options import Options
 from abele.words import counted
+
+# Dithering: convolutions that begin at tiles of their own, so that small ones do not all burden the first tiles.
+#
+# The tiles of the IPU are renumbered for one convolution, by an even number of places that follows from its
+# parameters, since tiles 2i and 2i + 1 are a pair that receives the same data faster. The forward pass, both gradients
+# and the operands of a convolution have as many products over the same groups, and so begin at the same tile.
+
+
+def dithered(graph: Graph, params: ConvParams, settings: ContractionOptions) -> Graph:
+    """The graph as a convolution sees it; one that keeps to a number of tiles begins at the first."""
+    if not settings.dithered or settings.planning.tiles:
+        return graph
+    ipu, others = np.split(np.arange(graph.num_tiles), [graph.system.ipu.num_tiles])
+    key = (params.macs, params.groups, *sorted((params.in_channels, params.out_channels)))
+    first = 2 * (zlib.crc32(repr(key).encode()) % max(1, len(ipu) // 2))
+    return graph.virtual(tiles=np.concatenate([np.roll(ipu, -first), others]))
 
 
 def convolution(

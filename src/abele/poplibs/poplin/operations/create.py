@@ -15,16 +15,14 @@ from abele.errors import TensorError
 from abele.graph import Graph, Tensor
 from abele.machine import System
 from abele.numerics import ElementType, as_element_type
-from abele.poplibs.poplin.contraction.binding import Binding
+from abele.poplibs.poplin.contraction.host_kernel import Binding
 from abele.poplibs.poplin.conv_params.params import ConvParams
 from abele.poplibs.poplin.lowering.call import ContractionCall, cheapest
 from abele.poplibs.poplin.lowering.placement import place_input, place_weights
 from abele.poplibs.poplin.lowering.storage import new_weights
-from abele.poplibs.poplin.operations.convolution import forward_call
-from abele.poplibs.poplin.operations.dithering import dithered
+from abele.poplibs.poplin.operations.convolution import dithered, forward_call
 from abele.poplibs.poplin.operations.float8 import planned_types
-from abele.poplibs.poplin.operations.matmul_layout import MatmulLayout, best_layout, planned_together
-from abele.poplibs.poplin.operations.product import is_swapped
+from abele.poplibs.poplin.operations.matmul_layout import MatmulLayout, best_layout, is_swapped, planned_together
 from abele.poplibs.poplin.options import ContractionOptions, Planning, Types, read_settings, resolve_types
 from abele.poplibs.poplin.rewrites.flatten_field import flattened
 from abele.poplibs.poplin.rewrites.flatten_field_out import OutputWindows

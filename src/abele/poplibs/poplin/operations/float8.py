@@ -18,14 +18,13 @@ from abele.graph import Graph, Tensor
 from abele.graph.program import Steps
 from abele.machine import System
 from abele.numerics import f8_143, f16
-from abele.poplibs.poplin.contraction.scaling import Scaling
+from abele.poplibs.poplin.contraction.host_kernel import Scaling
 from abele.poplibs.poplin.lowering.call import ContractionCall, same_storage
 from abele.poplibs.poplin.options import ContractionOptions, Types
 from abele.poplibs.poplin.planner.target import target_of
 from abele.poplibs.poplin.vertices.cost import OUT_GROUP, weights_per_unit
-from abele.poplibs.popops.elementwise.cast import CastCycles, cast_codes
+from abele.poplibs.popops.elementwise.cast import CastCycles, cast_codes, check_scale, power_of_scale
 from abele.poplibs.popops.elementwise.map import map as map_
-from abele.poplibs.popops.elementwise.scale_factor import check_scale, power_of_scale
 from abele.poplibs.popops.expr import Const, _1, _2
 
 Scale = int | Tensor | None

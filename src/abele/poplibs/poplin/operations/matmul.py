@@ -9,8 +9,7 @@ from abele.numerics import ElementType
 from abele.poplibs.poplin.contraction import problem as problems
 from abele.poplibs.poplin.lowering.call import ContractionCall
 from abele.poplibs.poplin.operations.float8 import Scales, scaled_call
-from abele.poplibs.poplin.operations.matmul_layout import planned_together
-from abele.poplibs.poplin.operations.product import product_call
+from abele.poplibs.poplin.operations.matmul_layout import planned_together, product_call
 from abele.poplibs.poplin.options import Planning, Types, read_settings, resolve_types
 from abele.poplibs.poputil.options import Options
 from abele.words import counted

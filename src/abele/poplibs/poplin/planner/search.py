@@ -43,9 +43,8 @@ from abele.poplibs.poplin.contraction.problem import Contraction
 from abele.poplibs.poplin.conv_params.axis import Axis
 from abele.poplibs.poplin.options import DEFAULT, Planning
 from abele.poplibs.poplin.planner.plan import ContractionPlan, cuts_of
-from abele.poplibs.poplin.planner.rearranging import padded_sides, rearranging_by_tiles
 from abele.poplibs.poplin.planner.sum_stages import stages
-from abele.poplibs.poplin.planner.target import PlanningTarget
+from abele.poplibs.poplin.planner.target import PlanningTarget, padded_sides, rearranging_by_tiles
 from abele.poplibs.poplin.vertices import cost
 from abele.poplibs.poplin.vertices.method import Method
 from abele.poplibs.poplin.vertices.slic_cost import slic_takes

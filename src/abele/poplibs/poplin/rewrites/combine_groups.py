@@ -15,7 +15,7 @@ import numpy as np
 
 from abele.graph import ComputeSet, Copy, Graph, Tensor
 from abele.graph.program import Steps
-from abele.poplibs.poplin.contraction.binding import Binding
+from abele.poplibs.poplin.contraction.host_kernel import Binding
 from abele.poplibs.poplin.contraction.operand import Operand
 from abele.poplibs.poplin.contraction.problem import Contraction
 from abele.poplibs.poplin.lowering.call import ContractionCall, Meaning

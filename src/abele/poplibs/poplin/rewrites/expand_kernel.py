@@ -17,12 +17,12 @@ import numpy.typing as npt
 
 from abele.arrays import Int64
 from abele.graph import ComputeSet, Graph, Tensor
-from abele.poplibs.poplin.contraction.binding import Binding
+from abele.poplibs.poplin.contraction.host_kernel import Binding
 from abele.poplibs.poplin.contraction.operand import Operand, operand
 from abele.poplibs.poplin.contraction.problem import Contraction
 from abele.poplibs.poplin.conv_params.axis import Axis
 from abele.poplibs.poplin.lowering.call import ContractionCall, Meaning
-from abele.poplibs.poplin.lowering.geometry import Slices
+from abele.poplibs.poplin.lowering.grid import Slices
 from abele.poplibs.poplin.planner.plan import cuts_of
 from abele.poplibs.poplin.planner.target import PlanningTarget
 from abele.poplibs.poplin.rewrites.flatten_field import flat_windows

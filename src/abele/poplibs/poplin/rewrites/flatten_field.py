@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from abele.graph import ComputeSet, Graph, Tensor
-from abele.poplibs.poplin.contraction.binding import Binding
+from abele.poplibs.poplin.contraction.host_kernel import Binding
 from abele.poplibs.poplin.contraction.operand import Operand, operand
 from abele.poplibs.poplin.lowering.call import ContractionCall, InputExpansion, Meaning, Unfolding
 from abele.poplibs.poplin.planner.target import PlanningTarget

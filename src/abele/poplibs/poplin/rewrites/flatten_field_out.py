@@ -15,7 +15,7 @@ from itertools import combinations
 from math import prod
 
 from abele.graph import ComputeSet, Graph, Tensor
-from abele.poplibs.poplin.contraction.binding import Binding
+from abele.poplibs.poplin.contraction.host_kernel import Binding
 from abele.poplibs.poplin.contraction.operand import Operand
 from abele.poplibs.poplin.contraction.problem import Contraction
 from abele.poplibs.poplin.lowering.call import ContractionCall

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from abele.poplibs.poplin.contraction.binding import Binding
+from abele.poplibs.poplin.contraction.host_kernel import Binding
 from abele.poplibs.poplin.lowering.call import ContractionCall, Meaning
-from abele.poplibs.poplin.planner.rearranging import SIDES
-from abele.poplibs.poplin.planner.target import target_of
+from abele.poplibs.poplin.planner.target import SIDES, target_of
 
 _TURNED = {"b": "co", "co": "b", "i": "k", "k": "i"}
 

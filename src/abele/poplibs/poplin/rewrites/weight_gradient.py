@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from abele.graph import Graph, Tensor
 from abele.poplibs.poplin.contraction import problem as problems
-from abele.poplibs.poplin.contraction.binding import Binding, field_roles
+from abele.poplibs.poplin.contraction.host_kernel import Binding, field_roles
 from abele.poplibs.poplin.conv_params.params import ConvParams
 from abele.poplibs.poplin.lowering.call import ContractionCall, cheapest
 from abele.poplibs.poplin.options import Planning, Types

@@ -1,6 +1,6 @@
 """The elements of ``geometry``, the vector of numbers that a partial-product vertex walks its slices by.
 
-Declared once: :func:`abele.poplibs.poplin.lowering.geometry.geometry` writes the elements under these names, and the
+Declared once: :func:`abele.poplibs.poplin.lowering.grid.geometry` writes the elements under these names, and the
 vertices of :mod:`abele.poplibs.poplin.vertices.partial_products` read them. They are module constants because the
 vertex language folds those (``s[at.X_G]`` costs what ``s[28]`` does).
 

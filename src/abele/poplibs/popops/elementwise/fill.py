@@ -17,7 +17,7 @@ from abele.poplibs.popops.elementwise.map import apply_fused, check_writable
 from abele.poplibs.popops.elementwise.placement import CycleFormula
 from abele.poplibs.popops.expr import Cast, Const, Expr, converted, element_index
 from abele.poplibs.popops.expressions.fused import fuse
-from abele.poplibs.poputil.checks import is_number
+from abele.poplibs.poputil.rules import is_number
 
 FILL_START = {1: 28, 2: 26, 4: 23, 8: 5}
 FILL_ELEMENTS = {1: 4, 2: 4, 4: 2, 8: 1}

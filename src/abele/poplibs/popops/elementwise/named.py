@@ -14,8 +14,8 @@ from abele.graph.program import Sequence
 from abele.numerics import bool_
 from abele.poplibs.popops.elementwise.map import map, map_with_output
 from abele.poplibs.popops.expr import Expr, Op, PlaceHolder
-from abele.poplibs.poputil.checks import check_operand, check_program, is_number
 from abele.poplibs.poputil.options import Options
+from abele.poplibs.poputil.rules import check_operand, check_program, is_number
 
 __all__ = [
     "abs",

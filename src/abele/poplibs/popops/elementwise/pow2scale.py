@@ -14,8 +14,7 @@ from abele.errors import TypeMismatchError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
 from abele.numerics import ElementType, as_element_type, f16
-from abele.poplibs.popops.elementwise.cast import cast_scaled
-from abele.poplibs.popops.elementwise.scale_factor import check_scale
+from abele.poplibs.popops.elementwise.cast import cast_scaled, check_scale
 from abele.poplibs.poputil.layout import clone
 from abele.poplibs.poputil.options import Options, flag, read_options
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from abele.errors import InvalidOptionError, TensorError
 from abele.graph import Graph, Tensor, concat
-from abele.poplibs.poputil.checks import is_number
+from abele.poplibs.poputil.rules import is_number
 from abele.words import counted
 
 MappingMethod = Literal["NONE", "ZERO", "EDGE"]

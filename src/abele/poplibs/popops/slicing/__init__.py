@@ -14,6 +14,7 @@ from abele.poplibs.popops.slicing.grouped_update import (
     grouped_multi_update_max,
     grouped_multi_update_mul,
 )
+from abele.poplibs.popops.slicing.multi_check import validate_indices_by_default
 from abele.poplibs.popops.slicing.multi_layout import (
     create_grouped_indices_tensor,
     create_grouped_slice_tensor,
@@ -36,7 +37,6 @@ from abele.poplibs.popops.slicing.plan import SlicePlan
 from abele.poplibs.popops.slicing.scatter import scatter
 from abele.poplibs.popops.slicing.select_rows import select_scalar_from_rows, update_scalar_in_rows
 from abele.poplibs.popops.slicing.sequence_slice import sequence_slice
-from abele.poplibs.popops.slicing.strict import validate_indices_by_default
 from abele.poplibs.poputil.names import camel_aliases
 
 __all__ = [

@@ -13,10 +13,10 @@ from abele.numerics import i32, u32
 from abele.poplibs.popops.elementwise.map import map as map_
 from abele.poplibs.popops.expr import Const, Expr, Op, PlaceHolder
 from abele.poplibs.popops.slicing.host_kernel import window_kernel
+from abele.poplibs.popops.slicing.multi_check import VALIDATE_INDICES, validates
 from abele.poplibs.popops.slicing.multi_layout import checked_dims
 from abele.poplibs.popops.slicing.step_codelets import Remap
 from abele.poplibs.popops.slicing.step_slice import create_like_window, emit_window
-from abele.poplibs.popops.slicing.strict import VALIDATE_INDICES, validates
 from abele.poplibs.poputil.host_body import note_host
 from abele.poplibs.poputil.options import Options, flag, read_options
 

@@ -13,11 +13,9 @@ from abele.errors import InvalidOptionError
 from abele.graph import Copy, Graph, Tensor
 from abele.graph.program import Steps
 from abele.numerics import u32
-from abele.poplibs.popops.sorting.blocks import MIN_BLOCK, RecordBlocks, power_of_two
 from abele.poplibs.popops.sorting.codelets import Record
 from abele.poplibs.popops.sorting.host import host_top_k
-from abele.poplibs.popops.sorting.network import SortingNetwork
-from abele.poplibs.popops.sorting.sort import check_keys
+from abele.poplibs.popops.sorting.sort import MIN_BLOCK, RecordBlocks, SortingNetwork, check_keys, power_of_two
 from abele.poplibs.poputil.host_body import note_host
 from abele.words import counted
 

@@ -34,7 +34,6 @@ from abele.frontends.poptorch.capture.aten import (
     sorting,
     special,
     strided,
-    taps,
     truth,
 )
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from abele.expr.derivative import arg
 from abele.expr.simplify import simplified
-from abele.frontends.poptorch.capture.registry import OperatorCall, aten
-from abele.frontends.poptorch.capture.types import element_type
+from abele.frontends.poptorch.capture.registry import OperatorCall, aten, element_type
 from abele.kernels.nest.ir import Cast, Const, Expr, apply, select
 from abele.network import BlockBuilder, Value
 from abele.network.ops import build

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from abele.frontends.poptorch.capture.registry import OperatorCall, aten
-from abele.frontends.poptorch.capture.types import element_type
+from abele.frontends.poptorch.capture.registry import OperatorCall, aten, element_type
 from abele.network import Value
 from abele.network.ops import build, float8
 

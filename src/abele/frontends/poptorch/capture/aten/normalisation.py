@@ -9,8 +9,7 @@ from contextvars import ContextVar
 
 from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture import torch_export
-from abele.frontends.poptorch.capture.registry import OperatorCall, aten
-from abele.frontends.poptorch.capture.types import element_type
+from abele.frontends.poptorch.capture.registry import OperatorCall, aten, element_type
 from abele.kernels.nest.ir import apply
 from abele.network import Value
 from abele.network.ops import build

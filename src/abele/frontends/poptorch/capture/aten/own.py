@@ -8,8 +8,7 @@ from typing import Any
 
 from abele.frontends.poptorch import logs
 from abele.frontends.poptorch.capture import torch_export
-from abele.frontends.poptorch.capture.registry import OperatorCall, aten
-from abele.frontends.poptorch.capture.types import element_type
+from abele.frontends.poptorch.capture.registry import OperatorCall, aten, element_type
 from abele.graph import PrintTensorFmt
 from abele.network import Value
 from abele.network.ops import build
