@@ -22,7 +22,7 @@ _SAME_NAME = {
         "PyTorch's name, over our optimiser",
     ),
     "Block": (
-        {"frontends/poptorch/program/blocks.py", "graph/control.py", "pva/blocks.py"},
+        {"frontends/poptorch/program/blocks.py", "graph/control.py", "pva/execution.py"},
         "PopTorch's part of a model, and libpva's span of a run; ours is Poplar's",
     ),
     "Cast": ({"poplibs/popops/expr.py", "expr/nodes.py"}, "PopLibs' name, over a node of the expression language"),
@@ -30,13 +30,17 @@ _SAME_NAME = {
     "CommGroupType": ({"frontends/poptorch/enums.py", "poplibs/gcl/groups.py"}, "PopTorch's and GCL's own enumeration"),
     "Const": ({"poplibs/popops/expr.py", "expr/nodes.py"}, "PopLibs' name, over a node of the expression language"),
     "Expr": ({"poplibs/popops/expr.py", "expr/nodes.py"}, "PopLibs' name, over a node of the expression language"),
+    "Layout": (
+        {"compiler/layout.py", "layout/layout.py"},
+        "the field's word for shape and strides, over the compiler's places of elements in the memory of tiles",
+    ),
     "Liveness": (
         {"frontends/poptorch/enums.py", "compiler/liveness.py"},
         "PopTorch's enumeration of where tensors stay",
     ),
     "NameScope": ({"frontends/poptorch/functions/annotations.py", "codelet/scope.py"}, "PopTorch's context of names"),
     "Operation": (
-        {"poplibs/popops/expressions/op_types.py", "expr/operation.py", "pva/operations.py"},
+        {"poplibs/popops/expressions/names.py", "expr/operation.py", "pva/programs.py"},
         "PopLibs' enumeration of reductions, and libpva's row of a report; ours is what users define operations with",
     ),
     "OutputMode": ({"frontends/poptorch/enums.py", "network/schedule.py"}, "PopTorch's enumeration of our modes"),

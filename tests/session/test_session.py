@@ -372,7 +372,7 @@ def test_session__where_torch_cannot_be_imported__trains() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("room", ["session", "parallel"])
+@pytest.mark.parametrize("room", ["session", "network", "distribution"])
 def test_rooms_under_the_front_ends__have_no_word_of_a_framework(room: str) -> None:
     sources = list((Path(abele.__file__).parent / room).rglob("*.py"))
     assert len(sources) > 5

@@ -18,7 +18,7 @@ import numpy as np
 
 from abele.arrays import Int64
 from abele.graph.variable import Variable
-from abele.layout import Image, Modes, coalesce, image, offsets, row_major
+from abele.layout import ModeImage, Modes, coalesce, image, offsets, row_major
 
 Factor = tuple[int, int, int]
 Factors = tuple[Factor, ...]
@@ -184,10 +184,10 @@ def runs(block: StridedBlock, shape: Sequence[int]) -> tuple[Int64, Int64, Int64
     return begin, np.full(len(begin), length, dtype=np.int64), position
 
 
-def in_memory_order(block: StridedBlock) -> Image:
+def in_memory_order(block: StridedBlock) -> ModeImage:
     """A block's elements as a set of global addresses."""
     low, modes, times = image((n, s) for factors in block.factors for n, _, s in factors)
-    return Image(block.variable.base + block.offset + low, modes, times)
+    return ModeImage(block.variable.base + block.offset + low, modes, times)
 
 
 def put(items: tuple[T, ...], at: int, item: T) -> tuple[T, ...]:

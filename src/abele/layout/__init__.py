@@ -9,7 +9,7 @@ fastest, as in NumPy, and strides may be zero or negative.
 """
 
 from abele.layout.layout import ComplementError, CompositionError, InverseError, Layout
-from abele.layout.modes import Image, Mode, Modes, are_apart, coalesce, image, offset_at, offsets, run_length, split
+from abele.layout.modes import Mode, ModeImage, Modes, are_apart, coalesce, image, offset_at, offsets, run_length, split
 from abele.layout.shapes import (
     Divisors,
     LayoutError,
@@ -25,11 +25,11 @@ __all__ = [
     "ComplementError",
     "CompositionError",
     "Divisors",
-    "Image",
     "InverseError",
     "Layout",
     "LayoutError",
     "Mode",
+    "ModeImage",
     "Modes",
     "RefinementError",
     "Shape",

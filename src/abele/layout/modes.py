@@ -19,7 +19,7 @@ M = TypeVar("M", bound=tuple[int, ...])
 Index = TypeVar("Index", int, Int64)
 
 
-class Image(NamedTuple):
+class ModeImage(NamedTuple):
     """The offsets of modes as a set.
 
     Attributes:
@@ -112,11 +112,11 @@ def run_length(modes: Sequence[Mode]) -> int:
     return run
 
 
-def image(modes: Iterable[Mode]) -> Image:
+def image(modes: Iterable[Mode]) -> ModeImage:
     """The offsets as a set.
 
     >>> image([(3, -4), (4, 1), (5, 0)])
-    Image(low=-8, modes=[(12, 1)], times=5)
+    ModeImage(low=-8, modes=[(12, 1)], times=5)
     """
     low, times, pairs = 0, 1, list[Mode]()
     for extent, stride in modes:
@@ -127,7 +127,7 @@ def image(modes: Iterable[Mode]) -> Image:
             low += (extent - 1) * stride
         pairs.append((extent, abs(stride)))
     pairs.sort(key=lambda p: -p[1])
-    return Image(low, list(coalesce(pairs)), times)
+    return ModeImage(low, list(coalesce(pairs)), times)
 
 
 def are_apart(modes: Iterable[Mode]) -> bool:

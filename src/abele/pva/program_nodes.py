@@ -93,7 +93,6 @@ class ProgramNodes:
     def columns(self) -> NodeColumns:
         """The nodes, made when somebody asks for one."""
         from abele.pva.nodes_of_tree import nodes_of_tree
-        from abele.pva.program_nodes import nodes_of_steps
 
         found = nodes_of_tree(self.report)
         return nodes_of_steps(self.report) if found is None else found

@@ -192,8 +192,6 @@ class Program:
     @property
     def operation(self) -> Operation | None:
         """Operation of a step, with the user's source line; None for none."""
-        from abele.pva.programs import Operation
-
         row = -1 if self.row < 0 else int(self._nodes.report.steps["op"][self.row])
         return None if row < 0 else Operation(self._nodes, row)
 

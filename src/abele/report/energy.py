@@ -234,8 +234,6 @@ class StepEnergy:
 
     def text(self) -> str:
         """Table of a step's energy, and the source of each figure."""
-        from abele.report.energy import energy_text
-
         return energy_text(self)
 
     def __str__(self) -> str:

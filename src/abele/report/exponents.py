@@ -172,8 +172,6 @@ class ExponentHistograms:
         Raises:
             InvalidOptionError: Its exponents were not counted.
         """
-        from abele.report.exponents import heat_text, tensors_text
-
         return tensors_text(self, top) if tensor is None else heat_text(self, self.heat(tensor))
 
     def __str__(self) -> str:

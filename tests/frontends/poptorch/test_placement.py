@@ -234,6 +234,10 @@ def test_loop_and_branch__in_a_stage_of_inference__run_there() -> None:
     torch.testing.assert_close(poptorch.inferenceModel(run, poptorch.Options().deviceIterations(3))(x), expected)
 
 
+NORMS_OF_NEARLY_EQUAL = {"rtol": 2e-4, "atol": 2e-5}
+"""Tolerances where norms divide by small deviations, which makes roundings of their operands ten times as large."""
+
+
 class Equal(nn.Module):
     """Equal layers, each on the IPU that is said."""
 
@@ -277,6 +281,7 @@ def test_shared_functions__of_layers_on_two_ipus__are_one_on_each(strategy: Any)
         strategy,
         classified(run.samples, 8),
         edit=lambda opts: opts.Abele.sharedFunctions(),
+        **NORMS_OF_NEARLY_EQUAL,
     )
     assert places(wrapped) == {"@ipu0", "@ipu1:stage1" if strategy is None else "@ipu1"}
 

@@ -208,6 +208,7 @@ def test_advice__weights_that_fit_in_half_precision__says_so_after_trying() -> N
     compiled_on_a_small_chip(model.half(), x.half())
 
 
+@pytest.mark.usefixtures("whole_machine")
 def test_advice__half_model_of_one_sample__names_neither() -> None:
     net = NetworkBuilder()
     net.parameter((16, 16), f16, "weight")

@@ -146,8 +146,6 @@ class Network:
 
     @cached_property
     def _structure(self) -> object:
-        from abele.network.ir.network import network_key
-
         return network_key(self)
 
     def __eq__(self, other: object) -> bool:

@@ -470,13 +470,9 @@ class Engine:
         self.close()
 
     def __repr__(self) -> str:
-        from abele.runtime.engine.engine import engine_line
-
         return engine_line(self)
 
     def _repr_html_(self) -> str:
-        from abele.runtime.engine.engine import engine_card
-
         return engine_card(self)
 
     @property
