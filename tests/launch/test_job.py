@@ -96,10 +96,10 @@ def test_mpiexec__nowhere__says_what_to_install(monkeypatch: pytest.MonkeyPatch,
 def test_mpiexec__that_starts_nothing__is_told_with_its_words(
     refused: Any, program: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, said: str
 ) -> None:
-    launcher = tmp_path / "mpiexec"
-    launcher.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
-    launcher.chmod(0o755)
-    monkeypatch.setenv(launcher.LAUNCHER_VARIABLE, str(launcher))
+    script_path = tmp_path / "mpiexec"
+    script_path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    script_path.chmod(0o755)
+    monkeypatch.setenv(launcher.LAUNCHER_VARIABLE, str(script_path))
     status, words = refused("--ranks", "2", program("pass"))
     assert status == 1
     assert "LaunchError" in words

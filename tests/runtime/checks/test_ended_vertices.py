@@ -141,6 +141,7 @@ def test_endless_loop__with_a_limit__is_stopped_and_named(language: str, way: di
     np.testing.assert_array_equal(made["x"], [[111, 7], [8, 0], [0, 0]])
 
 
+@pytest.mark.usefixtures("interrupts")
 @needs_cpp
 @pytest.mark.parametrize("way", [WAYS[1], WAYS[2]], ids=str)
 @pytest.mark.parametrize("language", ["cpp", "python"])
