@@ -193,6 +193,7 @@ def test_tied_layers__cut_differently__are_refused() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("whole_machine")
 def test_gpt2_small__over_four_ipus__has_pytorchs_logits() -> None:
     config = GptConfig()
     model = gpt(config).eval()
