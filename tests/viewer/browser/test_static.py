@@ -167,6 +167,7 @@ def test_address__of_a_frozen_answer__is_the_one_that_the_page_asks(
     open_file: Open, page_file: Path, params: dict[str, str]
 ) -> None:
     page = open_file(page_file)
+    page.wait_for_selector("main[data-view=summary]")  # Modules have names from here on.
     asked = page.evaluate(
         "([params]) => import('abele/core/source.js').then((m) => m.address('key', 'question', params))", [params]
     )
