@@ -61,7 +61,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             raise pytest.UsageError(f"{path} has slow tests and does not say 'mark.slow'")
     if left := [item for item in items if sweeps.is_left_out(item)]:
         config.hook.pytest_deselected(items=left)
-        items[:] = [item for item in items if not sweeps.is_left_out(item)]
+        gone = set(left)
+        items[:] = [item for item in items if item not in gone]
 
 
 def names_slow(path: Path) -> bool:

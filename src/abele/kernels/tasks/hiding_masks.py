@@ -66,7 +66,7 @@ class ProgramFacts:
 
     @staticmethod
     def of(program: LeafProgram) -> ProgramFacts:
-        """Those of ``program``."""
+        """Facts of ``program``."""
         writers = Counter(s for leaf in program.leaves for task in all_tasks(leaf) for s in task.writes)
         constants = {
             s.number: np.asarray(program.constants[s.buffer]).reshape(s.shape)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from abele.expr.derivative import arg
+from abele.frontends.poptorch.capture.aten.arithmetic import mul
 from abele.frontends.poptorch.capture.aten.indexing import AdvancedIndex, joined, put, put_along, wrapped
 from abele.frontends.poptorch.capture.aten.segments import identity
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
@@ -125,8 +126,7 @@ def _with_a_dimension(net: BlockBuilder, value: Value) -> Value:
 @aten("aten.index_add")
 def index_add(call: OperatorCall, value: Value, dim: int, index: Value, source: Value, *, alpha: float = 1) -> Value:
     """Entries of one dimension with those of the source added, by number."""
-    times = apply("and", x, y) if call.dtype == bool_ else x * y
-    added = source if alpha == 1 else call.map(times, source, alpha)
+    added = source if alpha == 1 else mul(call, source, alpha)
     return _indexed(call, value, dim, index, source=added, operation="add")
 
 
