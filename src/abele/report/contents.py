@@ -62,6 +62,13 @@ class _Target(msgspec.Struct):
     num_ipus: Annotated[int, msgspec.Meta(ge=1, le=_MOST)]
     num_tiles: Annotated[int, msgspec.Meta(ge=1, le=_MOST)]
     clock_hz: Annotated[float, msgspec.Meta(ge=1, le=1e18)]
+    tiles_per_ipu: Annotated[int, msgspec.Meta(ge=1, le=_MOST)] = 1
+    num_workers: Annotated[int, msgspec.Meta(ge=1, le=_MOST)] = 1
+    num_replicas: Annotated[int, msgspec.Meta(ge=1, le=_MOST)] = 1
+    whole_system: Word = ""
+    whole_system_num_ipus: Annotated[int, msgspec.Meta(ge=1, le=_MOST)] = 1
+    exchange_bytes_per_second: Annotated[float, msgspec.Meta(ge=0, le=1e24)] = 0.0
+    host_bytes_per_second: Annotated[float, msgspec.Meta(ge=0, le=1e24)] = 0.0
 
 
 class _Host(msgspec.Struct):
