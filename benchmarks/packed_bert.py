@@ -26,9 +26,8 @@ from packed_attention import whole_scores
 from rich.console import Console
 
 from abele import poptorch
-from abele.garden.packed_bert import LONGEST, PretrainingData, histogram, train
+from abele.garden.packed_bert import LONGEST, SHORTEST, PretrainingData, drawn_packs, histogram, one_each, train
 from abele.garden.packed_training import OPTIMIZERS, BertSizes, BertTraining, held_out_losses
-from abele.garden.pretraining import SHORTEST, drawn_packs, one_each
 from abele.packing import PackingPlan, SizeHistogram, pack
 from abele.packing.data.packed_rows import PackedRows
 

@@ -12,8 +12,8 @@ from heavy_networks import CharacterGpt, Encoder, FeedForward, Tagger, resnet18
 from model_zoo.entry import WithLoss
 from torch import Tensor, nn
 
+from abele.garden.braggnn import simulate
 from abele.garden.networks import BraggNetwork, DigitsNetwork
-from abele.garden.peaks import simulate
 
 
 @dataclass(frozen=True)

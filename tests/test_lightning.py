@@ -22,7 +22,7 @@ with warnings.catch_warnings():
 import abele.lightning
 from abele import poptorch
 from abele.errors import InvalidOptionError, MissingPackageError
-from abele.lightning import AbeleAccelerator, AbeleStrategy, framework
+from abele.lightning import AbeleAccelerator, AbeleStrategy, accelerator
 from abele.lightning.strategy import HostBatches, joined
 from abele.machine import systems
 
@@ -286,6 +286,6 @@ def test_framework__not_installed__says_what_to_install(monkeypatch: pytest.Monk
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingPackageError, match=r"pip install 'abele\[lightning\]'"):
-        framework._package()
+        accelerator._package()
     monkeypatch.setitem(sys.modules, "pytorch_lightning", pl)
-    assert framework._package() == "pytorch_lightning"
+    assert accelerator._package() == "pytorch_lightning"

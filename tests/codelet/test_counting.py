@@ -21,8 +21,8 @@ from abele.codelet import (
     random_u32,
 )
 from abele.codelet import slots as table
+from abele.codelet.costs import StraightCode
 from abele.codelet.slots import AUX, MAIN
-from abele.codelet.straight_code import StraightCode
 from abele.codelet.tables import build_tables
 from abele.expr import FUNCTIONS, TABLE, Slots
 from abele.numerics import f16, f32, i32, u32

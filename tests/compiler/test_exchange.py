@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.compiler import Layout, exchange, field_uses, moves, plan_copy, plan_exchange, region_tiles
-from abele.compiler.durations import copy_cycles_by_tile, exchange_cycles
+from abele.compiler.durations import copy_cycles_by_tile, exchange_cycles, link_cycles
 from abele.compiler.exchange import ExchangePlan
-from abele.compiler.links import link_cycles
 from abele.graph import ComputeSet, Graph, concat, shared
 from abele.numerics import f16, f32
 from compiler.support import Increment, Reader, ReadHalf, Update, Writer, link_bytes, small_system

@@ -3,8 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from abele.compiler.durations import host_cycles
-from abele.compiler.links import link_cycles
+from abele.compiler.durations import host_cycles, link_cycles
 from abele.machine import systems
 from compiler.support import link_bytes, small_system
 

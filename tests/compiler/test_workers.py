@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abele.compiler.workers import worker_makespans
+from abele.compiler.cycles import worker_makespans
 
 
 def list_schedule(slots: list[int], workers: int) -> int:

@@ -15,8 +15,8 @@ pytest.importorskip("scipy", reason="needs SciPy")
 from abele import poptorch
 from abele.garden import packed_bert
 from abele.garden.models.packed_bert import PackedBert, waves
+from abele.garden.packed_bert import Corpus, drawn_sequences, one_each
 from abele.garden.packed_training import OPTIMIZERS, BertSizes, BertTraining, LossCurve, inputs
-from abele.garden.pretraining import Corpus, drawn_sequences, one_each
 from abele.garden.sources import LibraryModule
 from abele.garden.training import DemoSettings
 from abele.packing import Packs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from abele.garden.peaks import PATCH_PIXELS, PeakModel, position_errors, pseudo_voigt, simulate
+from abele.garden.braggnn import PATCH_PIXELS, PeakModel, position_errors, pseudo_voigt, simulate
 
 
 def test_simulate__same_seed__same_peaks() -> None:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abele.garden.packed_bert import LONGEST, histogram
-from abele.garden.pretraining import (
+from abele.garden.packed_bert import (
     FIRST,
+    LONGEST,
     MASK,
     SEPARATOR,
     SPECIAL,
@@ -20,6 +20,7 @@ from abele.garden.pretraining import (
     Corpus,
     drawn_packs,
     drawn_sequences,
+    histogram,
     one_each,
     sequences,
 )

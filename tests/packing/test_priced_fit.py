@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from abele.packing import PackStream, SizeHistogram, pack, stream
-from abele.packing.groups import num_packs
+from abele.packing.histogram_fit import num_packs
 from abele.packing.knapsack import Knapsack
 
 LENGTHS = st.lists(st.integers(1, 20), min_size=1, max_size=60)

@@ -15,8 +15,7 @@ from abele.poplibs import poplin, popops
 from abele.report import Memory, Report
 from abele.report.schema import VARIABLES
 from abele.viewer.answers import answer
-from abele.viewer.answers.live import live_bytes
-from abele.viewer.answers.live_curve import peaks, variable_groups
+from abele.viewer.answers.live_curve import live_bytes, peaks, variable_groups
 from abele.viewer.open_reports import Opened
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer

@@ -201,7 +201,7 @@ def with_loading(loaded: Report, path: Path) -> Report:
         MachineError: The file cannot be read, or does not describe a loading.
         InvalidOptionError: Batches are not those that the program takes.
     """
-    from abele.machine.load import read_overrides
+    from abele.machine.systems import read_overrides
     from abele.report import Loading
 
     table = read_overrides(path)

@@ -3,7 +3,7 @@
 A worker has two pipes: main (memory, integers, control) and auxiliary (floating point). Workers take turns, six cycles
 apart, so results are there when the next instruction issues and every latency is one slot. Code is scalar, as the IPU's
 C++ compiler makes it from scalar source, and issues one instruction per slot
-(:mod:`~abele.codelet.straight_code`).
+(:mod:`~abele.codelet.costs`).
 
 Sources are sections of the machine reference; confidence: S stated, D derived, G guessed.
 """

@@ -8,11 +8,10 @@ from types import FunctionType
 from typing import Any
 
 from abele.codelet.expressions import Origin
-from abele.codelet.macro_calls import MacroExpansion, Macros
+from abele.codelet.macro_calls import MacroExpansion, Macros, function_tree
 from abele.codelet.reductions import accumulators
 from abele.codelet.rules import cast, is_weak
 from abele.codelet.scope import NameScope, Self, WholeField
-from abele.codelet.source import function_tree
 from abele.codelet.tree import (
     Assign,
     ConstExpr,

@@ -13,13 +13,13 @@ import numpy as np
 from abele.arrays import Bool
 from abele.compiler.access import Access
 from abele.compiler.analyse import Analysis
+from abele.compiler.durations import check_remote_memory
 from abele.compiler.executable import Executable, Fingerprint
 from abele.compiler.fit import check_fit
 from abele.compiler.liveness import liveness
 from abele.compiler.lower import Lowered, Step, lower
 from abele.compiler.memory import MemoryPlan, plan_memory
 from abele.compiler.nodes.lookup import meaning_of
-from abele.compiler.remote import check_remote_memory
 from abele.compiler.superstep import Superstep
 from abele.compiler.timeline import parts_of
 from abele.compiler.validate import check_programs

@@ -9,9 +9,9 @@ from typing import Any
 
 from abele.distribution.combined_momenta import CombinedMomenta
 from abele.distribution.lowering_cache import Repeats
-from abele.distribution.remote_sums import RemoteSums
 from abele.distribution.remote_weights import RemoteWeights, WeightRow
 from abele.distribution.shared_functions import SharedFunctions
+from abele.distribution.state_units import RemoteSums
 from abele.distribution.update import GroupUpdate
 from abele.graph import Copy, DebugRecord, Graph, Steps, Tensor
 from abele.network.ir import Dense, NetworkOp, OpBlock, Place, Value

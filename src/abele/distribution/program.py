@@ -15,9 +15,9 @@ from abele.distribution.lowering import Lowering
 from abele.distribution.phased import PhasedBody
 from abele.distribution.pipelined import PipelinedBody
 from abele.distribution.program_options import PLAIN, RunModes
-from abele.distribution.remote_sums import RemoteSums
 from abele.distribution.remote_weights import remote_weights
 from abele.distribution.shared_functions import SharedFunctions
+from abele.distribution.state_units import RemoteSums
 from abele.distribution.strategy import Body, Exits, GradientSums, SerialBody, StageSteps, repeat
 from abele.distribution.update import GroupUpdate, group_update
 from abele.errors import InvalidOptionError

@@ -9,9 +9,8 @@ from itertools import count
 from typing import ClassVar
 
 from abele.distribution.lowering_cache import Repeats
-from abele.distribution.remote_sums import SumPart
 from abele.distribution.remote_weights import WeightRow
-from abele.distribution.state_units import RemoteState, StateUnit, UpdateTarget, Waiting, units
+from abele.distribution.state_units import RemoteState, StateUnit, SumPart, UpdateTarget, Waiting, units
 from abele.graph import Call, Copy, Function, Graph, Steps, Tensor, concat
 from abele.network.gradient_scale import GradientScale
 from abele.network.joined_copies import joined, joined_copies

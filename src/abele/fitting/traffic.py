@@ -11,9 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.compiler import compile_program
-from abele.compiler.durations import host_cycles
-from abele.compiler.links import link_cycles
-from abele.compiler.remote import remote_cycles
+from abele.compiler.durations import host_cycles, link_cycles, remote_cycles
 from abele.compiler.traffic import LinkBytes
 from abele.graph import Graph, Steps
 from abele.machine import System

@@ -5,7 +5,7 @@
 """
 
 from abele.lightning.accelerator import AbeleAccelerator
-from abele.lightning.framework import pl as _pl
+from abele.lightning.accelerator import pl as _pl
 from abele.lightning.strategy import AbeleStrategy
 
 if "abele" not in _pl.strategies.StrategyRegistry:

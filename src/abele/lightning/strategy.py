@@ -12,8 +12,7 @@ from abele.frontends import poptorch
 from abele.frontends.poptorch import PoplarExecutor, logs
 from abele.frontends.poptorch.training.optimizer_state import SessionState
 from abele.frontends.poptorch.values import structures
-from abele.lightning.accelerator import AbeleAccelerator
-from abele.lightning.framework import pl
+from abele.lightning.accelerator import AbeleAccelerator, pl
 from abele.lightning.steps import RecordedStep
 
 # Host batches: as many batches of a user's loader, one after the other, as one call of the device takes.

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from abele.errors import MachineError, nearest
-from abele.machine.load import read_described
 from abele.machine.source import cite, constant, derived, guessed, measured, parameter
 from abele.machine.spec import Spec
+from abele.machine.systems import read_described
 
 # Computer that feeds a machine: costs of loading data and calling programs on it.
 

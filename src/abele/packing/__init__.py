@@ -1,5 +1,6 @@
 """Packing of sequences and graphs: fewer rows with less padding, and what training on them needs."""
 
+from abele.packing.assign import ItemPieces, SplitPacks, split_items
 from abele.packing.histogram import SizeHistogram
 from abele.packing.ordered import pack_in_order
 from abele.packing.packs import Packs
@@ -7,7 +8,6 @@ from abele.packing.plan import ExpectedSpeedUp, PackingPlan, expected_speed_up
 from abele.packing.ranks import RankPacks, share_packs
 from abele.packing.reading import read_lengths
 from abele.packing.solve import METHODS, Method, pack, pack_items
-from abele.packing.split import ItemPieces, SplitPacks, split_items
 from abele.packing.stream import PackStream, pack_stream
 
 __all__ = [

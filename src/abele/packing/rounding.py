@@ -9,8 +9,7 @@ import numpy as np
 
 from abele.arrays import Float64, Int64
 from abele.packing.columns import FractionalPacking
-from abele.packing.groups import GroupOfPacks, runs_of
-from abele.packing.histogram_fit import longest_pack_first
+from abele.packing.histogram_fit import GroupOfPacks, longest_pack_first, runs_of
 from abele.packing.knapsack import Knapsack
 
 _SHIFTS = (1e-6, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)

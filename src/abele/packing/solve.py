@@ -12,16 +12,22 @@ import numpy.typing as npt
 
 from abele.arrays import Float64, Int64
 from abele.errors import InvalidOptionError, ItemSizeError, MissingPackageError, PackingError, nearest
-from abele.packing.assign import Seed, looked_up
+from abele.packing.assign import Seed, looked_up, split_histogram
 from abele.packing.columns import VectorKnapsack, generate
-from abele.packing.groups import GroupOfPacks, num_packs, runs_of, strategies_of, with_kinds
 from abele.packing.histogram import LARGEST, SizeHistogram, size_text
-from abele.packing.histogram_fit import longest_pack_first, shortest_pack_first
+from abele.packing.histogram_fit import (
+    GroupOfPacks,
+    longest_pack_first,
+    num_packs,
+    runs_of,
+    shortest_pack_first,
+    strategies_of,
+    with_kinds,
+)
 from abele.packing.knapsack import Knapsack
 from abele.packing.packs import Packs
 from abele.packing.plan import PackingPlan
 from abele.packing.rounding import completed, rounded, rounded_with, without_surplus
-from abele.packing.split import split_histogram
 from abele.words import counted
 
 # Packing items of several sizes, such as graphs of nodes and edges, into packs with a capacity for each.

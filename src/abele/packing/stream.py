@@ -13,9 +13,8 @@ import numpy.typing as npt
 from abele.arrays import Float64, Int64
 from abele.packing.assign import reordered
 from abele.packing.columns import FractionalPacking, exact_bound, generate
-from abele.packing.groups import GroupOfPacks, num_packs, runs_of, strategies_of
 from abele.packing.histogram import SizeHistogram, checked_sizes
-from abele.packing.histogram_fit import longest_pack_first
+from abele.packing.histogram_fit import GroupOfPacks, longest_pack_first, num_packs, runs_of, strategies_of
 from abele.packing.knapsack import Knapsack, Values
 from abele.packing.packs import Packs
 from abele.packing.plan import PackingPlan

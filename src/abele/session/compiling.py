@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich import progress as bars
 
+from abele import terminal
 from abele.compiler import Executable, compile_program
 from abele.compiler.account import HANDLE_ROLES
 from abele.compiler.compile import collector_paused
@@ -46,10 +48,44 @@ from abele.session.advice import Advice, Words
 from abele.session.compiled import Compiled
 from abele.session.host_interface import ROLES, Ends, expose
 from abele.session.input_checks import InputChecks
-from abele.session.progress import Progress, compilation_progress
 from abele.session.remedies import Build, Halved, NetworkCase, Smaller, fitted, found_advice, layers_shared
 from abele.session.settings import Settings
 from abele.session.store import CompiledFolder, own_code
+
+# The bar that shows how far compiling is.
+
+Progress = Callable[[str, float], None]
+
+STAGES = ("capture", "lower to libraries", "lower", "supersteps", "memory")
+"""Stages of compiling in order; those of the compiler keep its names."""
+
+
+@contextmanager
+def compilation_progress(shown: bool, title: str = "Graph compilation") -> Iterator[Progress]:
+    """A function that moves the bar: called with a stage and the part of it that is done.
+
+    The bar goes to the standard error, and only where that is a terminal.
+    """
+    console = terminal.console(stderr=True)
+    if not (shown and console.is_terminal):
+        yield lambda stage, fraction: None
+        return
+    columns = (
+        bars.TextColumn("{task.description}"),
+        bars.BarColumn(),
+        bars.TextColumn("{task.percentage:>3.0f} %"),
+        bars.TimeElapsedColumn(),
+    )
+    with bars.Progress(*columns, console=console) as bar:
+        task = bar.add_task(title, total=len(STAGES))
+
+        def report(stage: str, fraction: float) -> None:
+            done = STAGES.index(stage) if stage in STAGES else bar.tasks[0].completed
+            bar.update(task, description=f"{title}: {stage}", completed=done + fraction)
+
+        yield report
+        bar.update(task, description=title, completed=len(STAGES))
+
 
 # Choice of blocks for an attention: the candidates, compiled by themselves, and the fastest of them.
 #

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from abele.codelet import straight_code
+from abele.codelet import costs
 from abele.machine import MachineConstant, sources, systems
 from abele.poplibs.poplin.linalg import estimates
 from abele.poplibs.popnn import pool_costs
@@ -23,7 +23,7 @@ from abele.validation import measure
 _OF_FORMULAS = (
     estimates.calibrations,
     measure.calibrations,
-    straight_code.calibrations,
+    costs.calibrations,
     pool_costs.calibrations,
 )
 """Functions that give calibrated numbers other than constants of machines."""

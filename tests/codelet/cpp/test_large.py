@@ -9,8 +9,8 @@ import numpy as np
 from abele.codelet import compile_codelet
 from abele.codelet.cpp import load_codelets
 from abele.codelet.cpp.blocks import FlowGraph
+from abele.codelet.cpp.early_exits import in_pieces
 from abele.codelet.cpp.native import VERTEX, readable_text
-from abele.codelet.cpp.pieces import in_pieces
 from abele.llvm import jit
 from codelet.cpp.conftest import run, zeros
 

@@ -14,7 +14,7 @@ from test_executor import LABELS, X, classifier, options
 from torch import nn
 
 from abele.frontends import poptorch
-from abele.frontends.poptorch.models.watch import ModelWatch
+from abele.frontends.poptorch.models.exporting import ModelWatch
 
 pytestmark = pytest.mark.usefixtures("whole_machine")
 

@@ -12,7 +12,7 @@ from small_programs import BATCH, UNITS, WIDTH, Calls, training_step
 
 from abele.kernels import BoundKernel, Buffer, HostKernel, bind, plan_native
 from abele.kernels.nest.ir import affine, load, nest, store
-from abele.kernels.plan.place_memory import Lifetime, padded, place
+from abele.kernels.plan.assemble import Lifetime, padded, place
 from abele.kernels.target import host_target
 from abele.kernels.tasks.choose_samples import samples_per_block
 from abele.kernels.tasks.order_stages import order_stages

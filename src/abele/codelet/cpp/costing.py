@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from abele.codelet import slots
+from abele.codelet.costs import StraightCode
 from abele.codelet.cpp.blocks import BasicBlock, FlowGraph, Instruction, NaturalLoop
 from abele.codelet.cpp.early_exits import LOOP
 from abele.codelet.early_exits import END
-from abele.codelet.straight_code import StraightCode
 from abele.expr import TABLE, Slots
 
 # Addresses of a loop that are of one row.

@@ -10,11 +10,10 @@ from typing import Any
 
 from abele.codelet.cpp.check_functions import FUNCTIONS as CHECKS
 from abele.codelet.cpp.checking import NOWHERE_BYTES, PARAMETERS, WORKER, Checked, end_in_report
-from abele.codelet.cpp.early_exits import DECLARATIONS, end_at, stop_globals, with_stops
+from abele.codelet.cpp.early_exits import DECLARATIONS, end_at, in_pieces, stop_globals, with_stops
 from abele.codelet.cpp.entry import LENGTH_OFFSET, ROW_BYTES, parameters
 from abele.codelet.cpp.extract import VertexSource
 from abele.codelet.cpp.optimise import CALLED, define_division, with_counts_modulo_width
-from abele.codelet.cpp.pieces import in_pieces
 from abele.codelet.cpp.reflect import METADATA_OF, METADATA_OFFSET, Member, VertexClass
 from abele.codelet.driver import OVERHEAD, UNKNOWN, Size, Sizes
 from abele.codelet.early_exits import with_end_function

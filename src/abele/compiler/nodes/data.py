@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from abele.compiler.access import undef_access
+from abele.compiler.durations import dram_cycles, remote_cycles
 from abele.compiler.exchange import ExchangePlan, plan_replica_copies
 from abele.compiler.nodes.meaning import NODES, NodeMeaning
-from abele.compiler.remote import dram_cycles, remote_cycles
 from abele.compiler.replica_groups import meeting_replicas
 from abele.compiler.superstep import Superstep
 from abele.graph.control import AssumeEqualAcrossReplicas

@@ -29,10 +29,9 @@ from abele.kernels.nest.normalise import normalise
 from abele.kernels.plan.assemble import assemble
 from abele.kernels.plan.functions import FunctionProgram, LeafFunctions, TaskFunction
 from abele.kernels.plan.lower_tasks import lower_tasks
-from abele.kernels.plan.native_plan import NativePlan
+from abele.kernels.plan.native_plan import NativePlan, calls_text, functions_text
 from abele.kernels.plan.schedule_functions import choose_schedules, generate_code, merge_dims, shift_arrays
 from abele.kernels.plan.switches import checks_passes, dump_folder, new_folder
-from abele.kernels.plan.text import calls_text, functions_text
 from abele.kernels.routines.blocking import Blocking
 from abele.kernels.routines.costs import PackedRates
 from abele.kernels.routines.gains import packed_product, seconds_of

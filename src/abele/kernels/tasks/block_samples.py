@@ -24,6 +24,7 @@ from abele.expr.operation import identity
 from abele.kernels.nest.ir import Apply, Const, Expr, affine
 from abele.kernels.nest.loop_nest import Acc
 from abele.kernels.tasks.fuse_outer_loops import batch_dims, own_spaces
+from abele.kernels.tasks.group_rows import reads_again
 from abele.kernels.tasks.layout import SpaceLayout, lanes_innermost, one_point, rows_of_dims
 from abele.kernels.tasks.leaves import BlockLoop, LeafProgram, LeafTasks, OuterLoop
 from abele.kernels.tasks.program import (
@@ -40,7 +41,6 @@ from abele.kernels.tasks.program import (
     plain,
     substitute,
 )
-from abele.kernels.tasks.row_blocks import reads_again
 from abele.kernels.tasks.sample_dim import accesses
 
 # Lay out spaces of one group of tasks: the elements of one point of its outer dims, in memory of the thread.

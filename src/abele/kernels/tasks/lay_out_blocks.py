@@ -2,16 +2,16 @@
 
 Such spaces are the plan's own, so how they are stored is the plan's choice. Samples lie innermost, one per vector
 lane, so that every access is a whole vector whatever a task does with the other dims; or samples keep their rows, where
-tasks run along rows (:mod:`abele.kernels.tasks.row_blocks`).
+tasks run along rows (:mod:`abele.kernels.tasks.group_rows`).
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from abele.kernels.tasks.group_rows import rows_in_block, spaces_in_rows
 from abele.kernels.tasks.layout import lanes_innermost, rows_of_block
 from abele.kernels.tasks.program import TaskProgram
-from abele.kernels.tasks.row_blocks import rows_in_block, spaces_in_rows
 
 
 def lay_out_blocks(program: TaskProgram) -> TaskProgram:

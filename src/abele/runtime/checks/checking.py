@@ -13,8 +13,7 @@ import numpy.typing as npt
 from abele.errors import ApplicationRuntimeError, InvalidOptionError, nearest
 from abele.graph import ComputeSet, Execute, Graph, Program, Tensor
 from abele.runtime.checks.every_access import BoundedVertices, run_in_order
-from abele.runtime.checks.shadow import Shadow
-from abele.runtime.checks.uninitialised import UninitialisedWatch
+from abele.runtime.checks.uninitialised import Shadow, UninitialisedWatch
 from abele.runtime.checks.watching import Look, MemoryWatch, WatchedLowering
 from abele.runtime.control.virtual_machine import Callbacks
 from abele.runtime.lowering.lower import LoweringContext, ProgramLowering

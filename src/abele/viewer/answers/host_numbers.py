@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from abele.arrays import Array, Int64
-from abele.viewer.answers.host_asked import MOST_BINS, edges_asked, row_asked, source_asked
+from abele.viewer.answers.host import MOST_BINS, edges_asked, row_asked, source_asked
 from abele.viewer.answers.registry import Frozen, question
 from abele.viewer.bars import COLUMNS
 from abele.viewer.host_data import host_data

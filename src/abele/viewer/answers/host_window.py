@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from abele.arrays import Array, Int64
-from abele.viewer.answers.host_asked import MOST_LABELS, short_name
+from abele.viewer.answers.host import MOST_LABELS, short_name
 from abele.viewer.answers.registry import once, question
 from abele.viewer.host_data import HostSource, host_data
 from abele.viewer.open_reports import Opened

@@ -15,8 +15,15 @@ from abele.report.text_column import Text
 from abele.report.tiles import checked_step, memory_at
 from abele.viewer.answers.buckets import chunk, frozen_chunks, place_of, small, top_level
 from abele.viewer.answers.holdings import rows_page, summed_by
-from abele.viewer.answers.live import moving_bytes
-from abele.viewer.answers.live_curve import curve_of, held_on, kept_groups, peak_steps, peaks, tiles_of_source
+from abele.viewer.answers.live_curve import (
+    curve_of,
+    held_on,
+    kept_groups,
+    moving_bytes,
+    peak_steps,
+    peaks,
+    tiles_of_source,
+)
 from abele.viewer.answers.registry import once, question
 from abele.viewer.open_reports import Opened
 from abele.viewer.params import Params

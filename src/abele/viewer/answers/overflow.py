@@ -12,7 +12,7 @@ from abele.report.text_column import Text
 from abele.report.tiles import rows_of, spread
 from abele.viewer.answers.floor import ipu_tiles
 from abele.viewer.answers.holdings import Overlap, summed_by
-from abele.viewer.answers.live import live_bytes
+from abele.viewer.answers.live_curve import live_bytes
 from abele.viewer.answers.registry import once, question
 from abele.viewer.open_reports import Opened
 from abele.viewer.params import Params

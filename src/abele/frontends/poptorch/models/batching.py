@@ -11,8 +11,8 @@ from abele.frontends.poptorch.enums import MeanReductionStrategy, OutputMode, Re
 from abele.frontends.poptorch.errors import CheckError, Error
 from abele.frontends.poptorch.models.grouping import groups_of_replicas
 from abele.frontends.poptorch.options import Options
+from abele.frontends.poptorch.options.options import network_name
 from abele.frontends.poptorch.options.strategies import PhasedExecution, PipelinedExecution
-from abele.frontends.poptorch.options.tensor_names import network_name
 from abele.network import Anchor, Locations, PipelineSchedule, TensorLocation
 from abele.network.locations import AS_USUAL, ON_CHIP
 from abele.session import MeanStrategy, Schedule

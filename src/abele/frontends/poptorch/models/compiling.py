@@ -7,7 +7,7 @@ import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,6 @@ from abele.frontends.poptorch.fp8.chips import check_products
 from abele.frontends.poptorch.logs import LOGGER
 from abele.frontends.poptorch.models.batching import Batching
 from abele.frontends.poptorch.models.grouping import check_changed_buffers
-from abele.frontends.poptorch.models.perf_counters import PerfCounters
 from abele.frontends.poptorch.models.sharding import OwnValues
 from abele.frontends.poptorch.models.user_models import plain_class
 from abele.frontends.poptorch.models.weights import cell_of, plain
@@ -39,11 +38,91 @@ from abele.network import Group, Place
 from abele.network.ir import PlanHint
 from abele.report import CallTimes
 from abele.session import Advice, Schedule, Session, Settings, SharedArrays, compile_network
+from abele.session.compiling import compilation_progress
 from abele.session.feeds import combine
-from abele.session.progress import compilation_progress
 from abele.session.remedies import NetworkCase
 from abele.session.settings import DEFAULT_SYSTEM
 from abele.words import counted
+
+# Counters of the last call: when its inputs went to the device, and its outputs came back.
+#
+# The inputs of all iterations of a call are handed over together before the first of them, and the outputs are taken
+# together after the last: all iterations of a call have the same times, which are those of the host's clock. The same
+# times of every call, and how long data was waited for before it, are the rows of ``report().runs``.
+
+Latency = tuple[float, float, float]
+"""The least, the most and the mean, in seconds."""
+
+
+@dataclass
+class PerfCounters:
+    """Times of the last call, in seconds from its beginning.
+
+    Attributes:
+        times: Times at which inputs began and ended to be handed over, and outputs were there and were taken; None
+            before any call.
+        inputs: Tensors that went in.
+        outputs: Tensors that came back.
+        iterations: Micro-batches of the call.
+        returned: Those of which outputs came back.
+        synthetic: True if the device made its data itself: no tensor went in or came back.
+    """
+
+    times: tuple[float, float, float, float] | None = None
+    inputs: int = 0
+    outputs: int = 0
+    iterations: int = 0
+    returned: int = 0
+    synthetic: bool = False
+    _names: tuple[str, ...] = field(default=("input", "input_complete", "output", "output_complete"), repr=False)
+
+    def table(self) -> dict[str, list[list[float]]]:
+        """For each kind of time, a list for each tensor with the time of each iteration."""
+        if self.times is None:
+            return {name: [[]] for name in self._names}
+        if self.synthetic:
+            tensors = (self.inputs, self.inputs, self.outputs, self.outputs)
+            return {name: [[] for _ in range(max(n, 1))] for name, n in zip(self._names, tensors, strict=True)}
+        sizes = [(self.inputs, self.iterations)] * 2 + [(self.outputs, self.returned)] * 2
+        return {
+            name: [[time] * count for _ in range(tensors)]
+            for name, time, (tensors, count) in zip(self._names, self.times, sizes, strict=True)
+        }
+
+    def latency(self, begin: int, end: int) -> Latency:
+        """Least, most and mean time between two of the four moments."""
+        if self.times is None or self.synthetic:
+            return (0.0, 0.0, 0.0)
+        seconds = self.times[end] - self.times[begin]
+        return (seconds, seconds, seconds)
+
+
+class Latencies:
+    """The part of a wrapped model that tells how long its last call took."""
+
+    _counters: PerfCounters
+
+    def getPerfCounters(self) -> dict[str, list[list[float]]]:
+        """``input``, ``input_complete``, ``output`` and ``output_complete``: for each tensor, the time of each
+        iteration in seconds from the beginning of the last call."""
+        return self._counters.table()
+
+    def getHostIpuLatency(self) -> Latency:
+        """Least, most and mean seconds that handing over inputs took."""
+        return self._counters.latency(0, 1)
+
+    def getComputeLatency(self) -> Latency:
+        """Least, most and mean seconds from the last input to the first output."""
+        return self._counters.latency(1, 2)
+
+    def getIpuHostLatency(self) -> Latency:
+        """Least, most and mean seconds that taking outputs took."""
+        return self._counters.latency(2, 3)
+
+    def getLatency(self) -> Latency:
+        """Least, most and mean seconds from the first input to the last output."""
+        return self._counters.latency(0, 3)
+
 
 # Placing: the blocks of a model on the IPUs of the machine that the options ask for.
 

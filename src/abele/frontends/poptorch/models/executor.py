@@ -18,13 +18,11 @@ from abele.frontends.poptorch.capture.source_lines import origins
 from abele.frontends.poptorch.enums import ConnectionType
 from abele.frontends.poptorch.errors import CheckError, Error, as_poptorch_errors
 from abele.frontends.poptorch.models.batching import Batching
-from abele.frontends.poptorch.models.compiling import CompiledModel, compile_model
-from abele.frontends.poptorch.models.exporting import Exporting
+from abele.frontends.poptorch.models.compiling import CompiledModel, PerfCounters, compile_model
+from abele.frontends.poptorch.models.exporting import Exporting, ModelWatch
 from abele.frontends.poptorch.models.grouping import choices_of, choose, offer
-from abele.frontends.poptorch.models.perf_counters import PerfCounters
 from abele.frontends.poptorch.models.sharding import OwnValues
 from abele.frontends.poptorch.models.user_models import as_plain, disown, own, plain_class
-from abele.frontends.poptorch.models.watch import ModelWatch
 from abele.frontends.poptorch.options import Options
 from abele.frontends.poptorch.options.environment import tell_of_waiting
 from abele.frontends.poptorch.options.popart import validate_options

@@ -18,11 +18,10 @@ from abele.compiler import Executable
 from abele.frontends.poptorch.errors import CheckError, Error
 from abele.frontends.poptorch.loading.accessor import AsynchronousDataAccessor
 from abele.frontends.poptorch.loading.measure import measure_loading
-from abele.frontends.poptorch.models.compiling import CompiledModel
-from abele.frontends.poptorch.models.perf_counters import Latencies
+from abele.frontends.poptorch.models.compiling import CompiledModel, Latencies
 from abele.frontends.poptorch.options import Options
 from abele.frontends.poptorch.options.environment import proto_file
-from abele.frontends.poptorch.options.tensor_names import ANCHOR_NAMES
+from abele.frontends.poptorch.options.options import ANCHOR_NAMES
 from abele.frontends.poptorch.program.profiling import tracepoints
 from abele.frontends.poptorch.values.tensors import from_array
 from abele.machine import HostComputer, hosts

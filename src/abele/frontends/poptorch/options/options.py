@@ -22,7 +22,6 @@ from abele.frontends.poptorch.options.popart import CHEAP_AGAIN, STAGES_AGAIN, P
 from abele.frontends.poptorch.options.popart_enums import GradientTensorTrackingMethod
 from abele.frontends.poptorch.options.precision import PrecisionOptions
 from abele.frontends.poptorch.options.strategies import ExecutionStrategy, PipelinedExecution, check_strategy
-from abele.frontends.poptorch.options.tensor_names import ANCHOR_NAMES, network_name
 from abele.frontends.poptorch.options.training import TrainingOptions
 from abele.job.launched import launched_replicas
 from abele.machine import System
@@ -30,6 +29,20 @@ from abele.network.automatic_scale import AutomaticLossScale, GradientTracking
 from abele.options import UNSET, Option, OptionTable, flag, integer, number, text
 from abele.session import Settings
 from abele.session.settings import Share
+
+# Names of tensors inside of a model: PopTorch's, and the network's.
+
+ANCHOR_NAMES = {"Gradient___": "gradient/", "UpdatedVar___": "updated/"}
+"""Prefixes of a parameter's name in PopART, with those of networks."""
+
+
+def network_name(name: str) -> str:
+    """The network's name of a tensor that PopTorch has a name for."""
+    for theirs, ours in ANCHOR_NAMES.items():
+        if name.startswith(theirs):
+            return ours + name.removeprefix(theirs)
+    return name
+
 
 # Automatic loss scaling as PopART's session options say it, which ``opts._Popart.set`` takes.
 
