@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
@@ -14,27 +15,24 @@ PAGE = Path(__file__).parent / "constants.md"
 
 HEAD = """# Constants
 
-Every number that modelled cycles and bytes are made of, with its source. This page is written from the code by
-`python docs/make_constants.py`; a test compares the two, and another fails if a number of a cost formula has no source.
-`abele systems NAME` prints the constants of one machine; [machines](machine.md) says how to change them.
+Every number that modelled cycles and bytes are made of, with its source, written from the code by
+`python docs/make_constants.py`; tests hold the two together and refuse a cost formula's number without a source.
+`abele systems NAME` prints the constants of one machine; [machines](machine.md) says how to change them. Sources begin
+with their confidence; sections (§) are those of the project's machine reference.
 
 | mark | confidence |
 |---|---|
 {marks}
 | – | chosen: a limit of a search, which is in no cost |
 
-Sections (§) are those of the project's machine reference, which collects published formulas and measurements.
-
 ## Machines
-
-Where chips or presets differ, each value has those that it holds for.
 
 """
 
 HOSTS = """
 ## Hosts
 
-What feeds a machine, which decides [what limits a rate](report.md#what-limits-the-rate).
+Figures of hosts, which decide [what limits a rate](report.md#what-limits-the-rate).
 
 """
 
@@ -46,10 +44,18 @@ The script whose rates of BraggNN were published, as far as its rate depends on 
 FORMULAS = """
 ## Cost formulas
 
-What vertices, the planner and the memory model use besides, module by module. Formulas with numbers of their own cite
-the section that has the formula.
+Numbers of vertices, the planner and the memory model, by module. The code's comment on each says more.
 
 """
+
+_SHORT = 40
+"""Characters of a source that is repeated rather than pointed at."""
+
+_SENTENCE = re.compile(r"(?<=[.)])\s+(?=[A-Z`])")
+_SOURCE = re.compile(r"^(Source|Guessed|Chosen|Calibrated)")
+_PLAIN = re.compile(
+    r"(?:machine reference|``?reference/machine\.md``?|machine\.md) (?=§)|^Source(?: of every formula| of all)?: "
+)
 
 
 def page() -> str:
@@ -63,34 +69,39 @@ def page() -> str:
     parts = [HEAD.format(marks=marks), _constants(machine_rows()), HOSTS, _constants(host_rows), SCRIPT, script]
     parts += ["\nWorks:\n\n", cited, FORMULAS]
     for module, constants in groupby(formula_constants(), lambda c: c.module):
-        parts.append(
-            f"### {module}\n\n" + _table(("name", "value", "", "meaning and source"), map(_formula, constants))
-        )
-        parts.append("\n")
+        parts += [f"**{module}**\n\n", *_formulas(constants), "\n"]
     return "".join(parts).rstrip() + "\n"
 
 
 def _constants(rows: Iterable[MachineRow]) -> str:
-    headings = ("constant", "meaning", "value", "", "source", "calibrated on")
-    return _table(headings, (cells for row in rows for cells in _rows(row)))
-
-
-def _rows(row: MachineRow) -> Iterable[tuple[str, ...]]:
-    for number, ((value, source), holders) in enumerate(row.by_value.items()):
-        name, meaning = (f"`{row.path}`", row.meaning) if number == 0 else ("", "")
-        held = value if len(row.by_value) == 1 else f"{value} ({', '.join(holders)})"
-        on = "; ".join(text.replace("_", r"\\_") for text in source.calibrated_on)
-        yield name, meaning, held, source.confidence, source.text, on
-
-
-def _formula(constant: FormulaConstant) -> tuple[str, ...]:
-    return f"`{constant.name}`", f"`{constant.value}`", constant.confidence, constant.text
-
-
-def _table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = ["| " + " | ".join(headings) + " |", "|---" * len(headings) + "|"]
-    lines += ["| " + " | ".join(_cell(text) for text in row) + " |" for row in rows]
+    lines, first_with = ["| constant | value, confidence and source |", "|---|---|"], dict[str, str]()
+    for row in rows:
+        most = max(row.by_value.values(), key=len)
+        texts = []
+        for (value, source), holders in row.by_value.items():
+            whose = "others" if holders is most and len(holders) > 1 else ", ".join(holders)
+            for_whom = "" if len(row.by_value) == 1 else f" for {whose}"
+            first = first_with.setdefault(source.text, row.path)
+            cited = source.text if first == row.path or len(source.text) < _SHORT else f"as `{first}`"
+            on = "; ".join(name.replace("_", r"\_") for name in source.calibrated_on)
+            texts.append(f"{value}{for_whom}, {source.confidence}: {cited}" + (f"; calibrated on {on}" if on else ""))
+        lines.append(f"| `{row.path}`: {_cell(row.meaning)} | {_cell('; '.join(texts))} |")
     return "\n".join(lines) + "\n"
+
+
+def _formulas(constants: Iterable[FormulaConstant]) -> Iterable[str]:
+    """List entries: neighbours of one meaning together, and a source as often as it changes."""
+    before = ""
+    for (text, confidence), group in groupby(constants, lambda c: (c.text, c.confidence)):
+        sentences = _SENTENCE.split(text)
+        sources = [s for s in sentences if _SOURCE.match(s)]
+        first = next((s for s in sentences if not _SOURCE.match(s)), "")
+        source = " ".join(_PLAIN.sub("", s) for s in sources if s not in ("Guessed.", "Chosen."))
+        said = "" if source == before else source
+        before = source
+        named = ", ".join(f"`{c.name} = {c.value}`" for c in group)
+        meaning = _cell(" ".join(filter(None, (_PLAIN.sub("", first), said))))
+        yield f"- {named} ({confidence}){': ' + meaning if meaning else ''}\n"
 
 
 def _cell(text: str) -> str:

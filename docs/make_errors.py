@@ -1,12 +1,10 @@
 """Write errors.md, the page of errors: python docs/make_errors.py.
 
-Meanings come from ``abele/errors.py``, examples from ``error_examples.py``, which are run for what they say, and the
-places that raise a kind from the sources themselves.
+Meanings come from ``abele/errors.py``, examples from ``error_examples.py``, which are run for what they say.
 """
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import importlib.util
 import io
@@ -21,14 +19,12 @@ import abele.errors
 
 HERE = Path(__file__).parent
 PAGE = HERE / "errors.md"
-SOURCES = Path(abele.errors.__file__).parent
 BASE = "AbeleError"
 
 HEAD = """# Errors
 
-Every error that Abele raises on purpose is an `AbeleError`. It says what is wrong, with the numbers that make it wrong,
-and, where they are known, `at` which place, `because` of what, and what to `try`. Each kind below has its meaning, an
-example with what it prints, and what to do. Programs can read the parts:
+Every error that Abele raises on purpose is an `AbeleError`: what is wrong, with its numbers, and, where they are known,
+`at` which place, `because` of what, and what to `try`. Programs can read the parts:
 
 ```python
 import abele as ab
@@ -40,8 +36,8 @@ except AbeleError as error:
     print(error.message, error.at, error.because, error.remedy)
 ```
 
-Poplar's names for the kinds, such as `poplar.invalid_tile_mapping`, are classes derived from these or the same ones:
-[from Poplar](poplar.md).
+Poplar's names for the kinds, such as `poplar.invalid_tile_mapping`, are these or derived from them:
+[from Poplar](poplar.md#exceptions). The kinds:
 """
 
 
@@ -90,26 +86,13 @@ def shown(error: BaseException, folder: Path) -> str:
     return re.sub(r"/\S*/src/abele/", "abele/", text)
 
 
-def raising_rooms() -> dict[str, list[str]]:
-    """The rooms whose sources make each kind of error."""
-    found: dict[str, set[str]] = {}
-    for path in SOURCES.rglob("*.py"):
-        room = path.relative_to(SOURCES).parts[0].removesuffix(".py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call):
-                name = getattr(node.func, "id", getattr(node.func, "attr", ""))
-                found.setdefault(str(name), set()).add(room)
-    return {name: sorted(rooms) for name, rooms in found.items()}
-
-
 def page() -> str:
     """The whole page."""
     return "\n".join([HEAD, _overview(), *_sections()])
 
 
 def _overview() -> str:
-    rows = [f"| [`{name}`](#{name.lower()}) | {_meaning(kind)} |" for name, kind in kinds().items()]
-    return "\n".join(["| kind | meaning |", "|---|---|", *rows, ""])
+    return ", ".join(f"[{name}](#{name.lower()})" for name in kinds()) + ".\n"
 
 
 def _meaning(kind: type) -> str:
@@ -118,18 +101,20 @@ def _meaning(kind: type) -> str:
 
 
 def _sections() -> Iterator[str]:
-    rooms, known = raising_rooms(), examples()
+    known = examples()
     with tempfile.TemporaryDirectory() as folder:
         for name, kind in kinds().items():
-            yield _section(name, kind, known[name], rooms.get(name, []), Path(folder))
+            yield _section(name, kind, known[name], Path(folder))
 
 
-def _section(name: str, kind: type, example: object, rooms: list[str], folder: Path) -> str:
+def _section(name: str, kind: type, example: object, folder: Path) -> str:
     bases = [base.__name__ for base in kind.__bases__]
     links = [f"[`{base}`](#{base.lower()})" if base in kinds() else f"`{base}`" for base in bases]
-    lines = [f"## {name}", "", _meaning(kind)]
-    if name != BASE:
-        lines += ["", f"A kind of {' and of '.join(links)}."]
+    meaning = _meaning(kind)
+    others = [link for link, base in zip(links, bases, strict=True) if base != BASE]
+    if name != BASE and others:
+        meaning += f" Also {' and '.join(others)}."
+    lines = [f"## {name}", "", meaning]
     code = getattr(example, "code", None)
     if code:
         error = raised(code, folder / name)
@@ -137,8 +122,6 @@ def _section(name: str, kind: type, example: object, rooms: list[str], folder: P
         assert error is not None
         lines += ["", "```python", code, "```", "", "```text", shown(error, folder / name), "```"]
     lines += ["", str(getattr(example, "advice", ""))]
-    if rooms:
-        lines += ["", "Raised by " + ", ".join(f"`{room}`" for room in rooms) + "."]
     return "\n".join(lines) + "\n"
 
 

@@ -13,8 +13,8 @@ LIBRARIES = ("popops", "poplin", "popnn", "poprand")
 
 HEAD = """# Library vertices
 
-Programs may place the vertices that PopLibs' functions are made of themselves. After `addCodelets` of a library they
-are known by PopLibs' names, with PopLibs' fields:
+Programs may place the vertices of PopLibs' functions themselves. After a library's `addCodelets` they have PopLibs'
+names and fields:
 
 ```python
 import numpy as np
@@ -44,23 +44,18 @@ engine.run(0)
 print(engine.readTensor("sum")[:3])            # [0. 2. 4.]
 ```
 
-Names of enumerations may be cut short from the left (`BinaryOpType::ADD`, `ADD`). A name that there is not, or an
-argument that does not fit, is an `UnknownVertexTypeError` with the reason and the nearest names. Nothing is made
-before it is asked for.
+Names of enumerations may be cut short from the left (`BinaryOpType::ADD`, `ADD`). A wrong name or argument is an
+`UnknownVertexTypeError` with the reason and the nearest names. A vertex costs what PopLibs' estimator says, where the
+[machine's figures](machine.md) have a formula; others are counted from their code. So it takes as long as the same
+vertex of a library function. Its code is Abele's own, in the [vertex language](codelets.md).
 
-A vertex costs what PopLibs' estimator says, where the [machine's figures](machine.md) have a formula; the others are
-counted from their code. So a vertex placed by hand takes as long as the same vertex of a library function. What runs
-is Abele's own code in the [vertex language](codelets.md), compiled and debugged like any other.
-
-What to know:
-
-- `ONE_PTR` fields have no length. As on the machine, a vector that is too short is read beyond its end;
+- `ONE_PTR` fields have no length: a vector that is too short is read beyond its end, as on the machine;
   `checks="bounds"` names vertex and field.
-- The vertices of poprand draw from a stream of each vertex's own instead of the generators of the tile, so
-  `poprand.setSeed` does not change their numbers. They depend on which vertex of its kind it is in the graph and on
-  how often it has run, not on tiles or threads.
-- Fields of the first type that a template takes are shown. *sure* are names, types and meaning as in PopLibs;
-  *likely* as far as can be told; *guessed* has the right meaning under names that may differ between versions.
+- Vertices of poprand draw from streams of their own, so `poprand.setSeed` does not change their numbers. These depend
+  on the vertex's place among its kind in the graph and on how often it has run, not on tiles or threads.
+- Fields are those of the first type that a template takes, in the order of declaration but for fields of one type,
+  which stand together; those in brackets may be left out. Names, types and meaning are as in PopLibs, but *likely* ones
+  only as far as can be told, and *guessed* ones under names that may differ between versions.
 """
 
 
@@ -70,32 +65,51 @@ def page() -> str:
 
 
 def _section(vertices: LibraryVertices) -> list[str]:
-    lines = [f"## {vertices.namespace}", "", "| vertex | fields | meaning | known |", "|---|---|---|---|"]
-    lines += [_row(vertices, family) for family in vertices.families.values()]
+    alike: dict[tuple[str, str], list[str]] = {}
+    for family in vertices.families.values():
+        shown, parameters, fields = _shown(vertices, family)
+        meaning = family.meaning if family.certainty == "sure" else f"{family.meaning} (*{family.certainty}*)"
+        alike.setdefault((f"`{parameters}`" if parameters else "", f"{fields} | {_escaped(meaning)}"), []).append(
+            f"`{shown}`"
+        )
+    lines = [f"## {vertices.namespace}", "", "| vertices, template | fields | meaning |", "|---|---|---|"]
+    lines += [f"| {' '.join([*names, parameters])} | {rest} |" for (parameters, rest), names in alike.items()]
     withheld = vertices.withheld
     if withheld:
+        by_reason: dict[str, list[str]] = {}
+        for name, why in withheld.items():
+            by_reason.setdefault(why, []).append(f"`{name}`")
         lines += ["", "Not here:", ""]
-        lines += [f"- `{name}`: {why}." for name, why in withheld.items()]
+        lines += [f"- {', '.join(names)}: {why}." for why, names in by_reason.items()]
     return [*lines, ""]
 
 
-def _row(vertices: LibraryVertices, family: Family) -> str:
+def _escaped(text: str) -> str:
+    return text.replace("|", r"\|")
+
+
+def _shown(vertices: LibraryVertices, family: Family) -> tuple[str, str, str]:
+    """Name, template parameters and fields of a family."""
     arguments = family.example or tuple(p.example for p in family.parameters)
-    name = f"{vertices.namespace}::{family.name}" + (f"<{','.join(arguments)}>" if arguments else "")
-    found = vertices.find(name)
+    found = vertices.find(f"{vertices.namespace}::{family.name}" + (f"<{','.join(arguments)}>" if arguments else ""))
     assert found is not None
-    shown = f"`{family.name}" + (f"<{', '.join(p.name for p in family.parameters)}>`" if arguments else "`")
-    fields = ", ".join(_field(f) for f in found.fields if f.name not in (STREAM, DRAWS))
-    return f"| {shown} | {fields} | {family.meaning} | {family.certainty} |"
+    by_type: dict[str, list[str]] = {}
+    for field in found.fields:
+        if field.name not in (STREAM, DRAWS):
+            name = field.name if field.initial is None else f"[{field.name}]"
+            by_type.setdefault(_type(field), []).append(name)
+    fields = "; ".join(f"{kind} {','.join(names)}" for kind, names in by_type.items())
+    parameters = f"<{','.join(p.name for p in family.parameters)}>" if arguments else ""
+    return family.name, parameters, f"`{fields}`" if fields else ""
 
 
-def _field(field: FieldDef) -> str:
-    """A field as C++ would declare it."""
+def _type(field: FieldDef) -> str:
+    """Type of a field as C++ would declare it."""
     way = {"in": "Input", "out": "Output", "inout": "InOut"}.get(field.direction, "")
     text = field.type.poplar_name
     if way and field.rank:
         layout = field.layout(field.rank - 1).name
-        text = f"Vector<{text}{'' if layout == 'SPAN' else f', {layout}'}>"
+        text = f"Vector<{text}{'' if layout == 'SPAN' else f',{layout}'}>"
     elif field.rank:
         text = f"Vector<{text}>"
     if way:
@@ -104,7 +118,7 @@ def _field(field: FieldDef) -> str:
         text = f"{way}<VectorList<{field.type.poplar_name}>>"
     elif field.rank == 2:
         text = f"Vector<{text}>"
-    return f"`{text} {field.name}`" + (" (may be left out)" if field.initial is not None else "")
+    return text
 
 
 if __name__ == "__main__":

@@ -14,11 +14,10 @@ PAGE = Path(__file__).parent / "operations.md"
 
 HEAD = """# Operations
 
-What libraries, networks and vertices compute element by element is written in one language over one table of
-operations, `abele.expr.TABLE`. An entry says everything that is known of an operation: how many arguments of which
-types it takes, what it means in NumPy, its derivative in the same language, its code, how vertices say it, what it
-costs, and what PopLibs calls it. [popops](libraries.md) maps expressions over tensors, host kernels and
-[vertices](codelets.md) evaluate them, and networks differentiate them, all from the entry.
+Element-wise arithmetic of libraries, networks and vertices is written over one table of operations,
+`abele.expr.TABLE`. An entry has an operation's arguments, meaning in NumPy, derivative, code, spellings and cost.
+[popops](libraries.md) maps expressions over tensors, host kernels and [vertices](codelets.md) evaluate them, and
+networks differentiate them, all from the entry.
 
 ## An operation of your own
 
@@ -60,10 +59,11 @@ code instead of an expansion: `code=Code(emit)`, which takes a builder and value
 
 ## The table
 
-- **Types**: element kinds of the arguments, which all have one type; of `select` the last two.
-- **In vertices**: the construct of the vertex language; a composite is written as its parts, one statement each.
-- **Slots**: issue slots of one f32 element in compiled scalar code, where no construct of the language has them.
-- **f32, f16, integers**: cycles and elements of a worker's loop in library vertices, loads and stores included.
+- **popops, Poplar**: names of the function and of the expression.
+- **Types** of the arguments, which all have one (of `select` the last two): f is float, i int, u uint, b bool.
+- **In vertices**: the construct of the vertex language; a composite is its parts, one statement each.
+- **Slots**: issue slots of one f32 element in compiled scalar code, where no construct has them.
+- **Cycles / elements**: of a worker's loop in library vertices, loads and stores included: f32, f16, integers.
 
 Sources of the figures stand beside them in `src/abele/expr/operations`.
 
@@ -73,8 +73,8 @@ Sources of the figures stand beside them in `src/abele/expr/operations`.
 def page() -> str:
     """The page's text."""
     rows = [
-        "| operation | popops | Poplar | types | in vertices | derivative | slots | f32 | f16 | integers |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| operation | popops, Poplar | types | in vertices | derivative | slots | cycles / elements |",
+        "|---|---|---|---|---|---|---|",
         *(_row(op) for op in TABLE.values()),
     ]
     return HEAD + "\n".join(rows) + "\n"
@@ -83,28 +83,27 @@ def page() -> str:
 def _row(op: Operation) -> str:
     spelling, cost = op.spelling, op.cost
     named = spelling.builder or spelling.enumerator if spelling else ""
-    kinds = "those of its parts" if op.kinds is None else ", ".join(sorted(op.kinds))
+    kinds = "its parts'" if op.kinds is None else "".join(kind[0] for kind in sorted(op.kinds))
     floats = op.kinds is None or "float" in op.kinds
     whole = op.kinds is None or "int" in op.kinds
     taken = (floats, floats, whole)
     loops = (cost.f32, cost.f16, cost.integer) if cost else ()
-    costs = [_loop(c) if t else "" for c, t in zip(loops, taken, strict=True)] if loops else [""] * 3
+    costs = [_loop(c) if t else "–" for c, t in zip(loops, taken, strict=True)] if loops else []
     arguments = ", ".join("xyz"[: op.arity])
     cells = [
         f"`{op.name}({arguments})`" if op.symbol is None else f"`x {op.symbol} y`".replace("|", "\\|"),
-        f"`{spelling.function}`" if spelling else "",
-        f"`{named}`" if named else "",
+        ", ".join(f"`{name}`" for name in (spelling and spelling.function, named) if name),
         kinds,
         _in_vertex(op),
         _derivative(op),
         "" if op.slots is None else str(op.slots.main + op.slots.aux),
-        *costs,
+        ", ".join(costs),
     ]
     return f"| {' | '.join(cells)} |"
 
 
 def _loop(cost: LoopCost) -> str:
-    return f"{cost.cycles:g} / {cost.elements}"
+    return f"{cost.cycles:g}/{cost.elements}"
 
 
 def _in_vertex(op: Operation) -> str:
@@ -118,9 +117,9 @@ def _in_vertex(op: Operation) -> str:
 
 def _derivative(op: Operation) -> str:
     if op.name == "select":
-        return "of the chosen"
+        return "the chosen's"
     if op.slopes is None:
-        return "none" if op.is_primitive or op.gives_bool else "of its parts"
+        return "none" if op.is_primitive or op.gives_bool else "its parts'"
     return "; ".join(_slope(slope, op.arity) for slope in op.slopes)
 
 
