@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Any
@@ -84,11 +85,11 @@ class OptionTable(Mapping[str, Option]):
 
     def markdown(self) -> str:
         """The options as a table of a page."""
-        lines = [_HEAD, "|---|---|---|---|---|"]
+        lines = [_HEAD, "|---|---|---|---|"]
         for name, option in self._options.items():
-            honoured = "yes" if option.honoured else "no"
-            doc = option.doc + (f"; else `{option.variable}` says" if option.variable else "")
-            lines.append(f"| `{name}` | {option.takes} | `{_shown(option.default)}` | {honoured} | {doc} |")
+            doc = ("" if option.honoured else "no effect: ") + option.doc
+            doc += f"; else `{option.variable}` says" if option.variable else ""
+            lines.append(f"| `{name}` | {_short(option.takes)} | `{_shown(option.default)}` | {doc} |")
         return "\n".join(lines)
 
 
@@ -106,7 +107,21 @@ def read_options(owner: str, given: Mapping[str, Any] | None, options: Mapping[s
     return OptionTable(owner, options).read(given)
 
 
-_HEAD = "| option | takes | default | honoured | what it does, or why it does nothing |"
+_HEAD = "| option | takes | default | effect |"
+_SHORTER = (
+    (re.compile(r"\ba whole number from (-?\d+) on\b"), r"int ≥ \1"),
+    (re.compile(r"\ba whole number\b"), "int"),
+    (re.compile(r"\btrue or false\b"), "bool"),
+    (re.compile(r"\bone of (\w+)\.(.*)"), lambda found: f"{found[1]}: {found[2].replace(f'{found[1]}.', '')}"),
+    (re.compile(r"\bone of "), ""),
+)
+"""Words of :attr:`Option.takes` as a table has them, which need not follow "takes"."""
+
+
+def _short(takes: str) -> str:
+    for pattern, words in _SHORTER:
+        takes = pattern.sub(words, takes)
+    return takes
 
 
 def _camel_case(name: str) -> str:
