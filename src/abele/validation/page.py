@@ -64,52 +64,34 @@ def plot(comparison: Comparison, path: str | Path) -> Path:
 # Disagreements of model and references by more than a few per cent, and the likely reasons.
 
 REASONS = {
-    "cholesky": """Cycles of the vertices are PopLibs' published polynomials. One is not published, the inverse of a
-        lower block, and is calibrated. The published memory is mostly compiled code, some 16 KB on each tile that runs
-        a vertex, so it counts tiles.""",
-    "matrix solver": """Cycles of the vertices are PopLibs' published polynomials. That systems with many right-hand
-        sides are cut down to single rows, and that blocks share a program, is inferred from the published cycles and
-        memory; how operands are spread is not known. The published memory counts tiles, as for Cholesky: products
-        between blocks of 256 rows take a thousand tiles here and at most two hundred there.""",
-    "oct conv": """The four convolutions of a layer run at the same time here, as a multi-convolution. That is inferred
-        from the published cycles. Those of 1×1 convolutions with stride 1 are a constant and a part that grows with
-        the products, to 2 % at the median; by that law four in a row would take 1.4 to 1.6 times the published layer,
-        which pools and sums besides, and all at once 0.7 to 0.8 times. In our model, too, the convolutions in a row
-        alone take longer than the layer in 25 of 26 rows. How backward pass and weight update are grouped is not known.
-        Ours are most too many where the stride is 2 on a large field: likely sums, pooling and its gradient, whose
-        layouts are not public.""",
-    "pooling": """Channels of a group are chosen as PopLibs does. The slots of the vertices' loop over channel
-        vectors, which the public formula does not tell, were calibrated on the layers with stride 1. The layer of 768
-        channels likely took 4 at a time, at least on GC2: the costs of the two plans are within a tenth of where
-        the preference for more changes.""",
-    "reduction": """Memory of eight figures in twelve agrees within 6 %, so their steps, and how workers share them, are
-        likely the published ones. Maxima are likely shared by fewer workers, and the row of 4 × 12,544 × 8 likely lies
-        so that no tile begins with a whole row of eight. In cycles the published first step along inner dimensions is
-        some 620 shorter, and short sums of rows are some 75 a step longer; which terms of the vertices' formulas that
-        is, is not known. It is not what steps cost beside their vertices: those of solvers agree within 5 cycles a
-        step over 541 steps.""",
-    "conv": """In cycles depthwise convolutions differ most. The estimates of the vertices that can do them lie close to
-        each other, so the two planners likely take different ones. In memory kernels of 7 x 1 do: their weight update
-        is expanded whole here, while the published program needs two thirds of that for them and not for 1 x 7. First
-        layers are too small, as the published backward pass pads three or four out-channels to eight.""",
-    "fc": """Layers of 1,000 outputs and few samples in f16 are too fast: what is missing fits copies of a slice of
-        weights in pieces of two bytes, of which side is not known. Layers of five outputs hold half of the published
-        bytes, as the published program spreads them over nearly all tiles.""",
-    "gemm": """Wide products on GC2 differ most, where memory is short and the product runs in serial parts. The
-        published planner likely cuts them otherwise.""",
-    "ctc loss": """The published program is spread otherwise. With one sequence, its fullest tile is all but 0.9 kB
-        explained by one label on a tile and half of the steps, with data and gradients of all classes and two numbers
-        a step (both sizes, both chips). So likely half of the tiles sweep each half of the time, gradients are made on
-        the way, and those of all labels are summed afterwards, as logarithms. Here workers share a tile and a sweep
-        covers all steps; steps cost about the same, but what comes before and after them grows with the labels, and
-        there likely with the classes.""",
-    "lstm": """Memory of training in f16. In ours a step's gradient of the weights is there in f32, as partial sums, and
-        in f16; the published program has room for no more than the latter, and f32 layers agree. Without the cast to
-        f16, cycles of training would agree as well, to 3 %.""",
+    "cholesky": """Vertices cost PopLibs' published polynomials; the inverse of a lower block is calibrated. Published
+        memory is mostly compiled code, some 16 KB on each tile that runs a vertex.""",
+    "matrix solver": """Vertices cost PopLibs' published polynomials. Single rows for many right-hand sides, and a
+        program shared by blocks, are inferred. Published memory counts tiles: products between blocks of 256 rows take
+        a thousand there and at most two hundred here.""",
+    "oct conv": """The four convolutions of a layer run at the same time here; published cycles fit nothing slower.
+        How backward pass and weight update are grouped is not known. Ours are most too many where the stride is 2 on a
+        large field, where layouts of sums and pooling are not public.""",
+    "pooling": """Slots of the loop over channel vectors were calibrated on layers with stride 1. The layer of 768
+        channels likely took 4 at a time.""",
+    "reduction": """Memory of eight figures in twelve agrees within 6 %, so their steps are likely the published ones.
+        Maxima are likely shared by fewer workers. In cycles the published first step along inner dimensions is some 620
+        shorter, and short sums of rows are some 75 a step longer, for unknown reasons.""",
+    "conv": """Depthwise convolutions differ most in cycles: estimates of their vertices lie close together, so planners
+        likely choose differently. Memory differs most for 7 x 1, whose weight update is expanded whole here, and for
+        first layers, whose few out-channels the published backward pass pads to eight.""",
+    "fc": """Layers of 1,000 outputs and few f16 samples are too fast: what is missing fits copies of weights in pieces
+        of two bytes. Layers of five outputs hold half of the published bytes, which are spread over nearly all
+        tiles.""",
+    "gemm": """Wide products on GC2 differ most, where memory is short; serial parts are likely cut otherwise.""",
+    "ctc loss": """The published program is spread otherwise: likely one label on a tile and half of the steps each way,
+        with gradients summed afterwards. Here workers share a tile, and a sweep covers all steps.""",
+    "lstm": """Memory of training in f16: a step's gradient of the weights is here in f32 and f16, there in one. Without
+        the cast cycles would agree to 3 %.""",
     "gru": """Memory of training in f16, as that of LSTMs.""",
     "blur": """Vertices and copies of the measured program are not ours, as said above.""",
-    "dense products": """The largest products reach a plateau, which lies somewhat higher on the machine. In the model
-        every serial part waits for its exchange.""",
+    "dense products": """The largest products reach a plateau, somewhat higher on the machine: in the model every serial
+        part waits for its exchange.""",
 }
 """Sentences by name of the kind, as tables show it. Likely causes have not been verified."""
 
@@ -126,26 +108,24 @@ def notes_text(comparisons: Iterable[Comparison]) -> str:
 
 _MOST_ROWS = 40
 """Comparisons of more figures are shown by kind, with the figures that are furthest off."""
-_FURTHEST = 12
+_FURTHEST = 5
 
 _INTRODUCTION = """# Validation
 
-What Abele predicts beside what others measured or modelled. This page is made by
+Abele's predictions beside what others measured or modelled. This page is made by
 
 ```
 abele validate --operators OPERATORS.csv --silicon SILICON.csv --training --packing LENGTHS.csv --out docs
 ```
 
 The first file has published operator benchmarks: columns `name`, `tool`, `params`, and for `mk1` and `mk2` `cycles` and
-`total_mem_bytes`. The second has measurements of small products: `N`, `cycles_measured`. The third, which may be left
-out, has histograms of lengths: `length`, and counts for each set; what comes of them is also in
-[packed BERT](packed_bert.md). All other references stand in the package, with their sources.
+`total_mem_bytes`. The second has small products: `N`, `cycles_measured`. The third, which may be left out, has
+histograms of lengths ([packed BERT](packed_bert.md)): `length`, and counts for each set. Other references stand in the
+package, with their sources.
 
-No kind of operator has a factor of its own. Each parameter of the machine has one physical meaning and a source
-([constants](constants.md), `abele systems NAME`). A few were calibrated on measurements; the figures that they were
-calibrated on are marked, and count in no median, percentile or worst error. So no constant is fitted to a figure that
-counts. An error is predicted over reference, less one. Medians, 90th percentiles and worst errors are of sizes, without
-signs.
+No kind of operator has a factor of its own; every parameter has a source ([constants](constants.md)). Figures that
+constants were calibrated on are marked and count nowhere. An error is predicted over reference, less one; medians, 90th
+percentiles and worst errors are without signs.
 """
 
 
@@ -213,26 +193,24 @@ def _section(comparison: Comparison, picture: str | None) -> str:
         furthest = sorted(known, key=lambda f: -abs(f.error or 0))[:_FURTHEST]
         parts.append(f"The {len(furthest)} that are furthest off:\n")
         parts.append(_figures(comparison, furthest))
-        marked = [f for f in comparison.figures if comparison.calibrated(f)]
-        if marked:
-            parts += ["Not among them, since constants were calibrated on them:\n", _figures(comparison, marked)]
     if comparison.details:
         parts.append(comparison.details)
     return "\n".join(parts)
 
 
-def _figures(comparison: Comparison, figures: Iterable[Figure]) -> str:
+def _figures(comparison: Comparison, figures: Sequence[Figure]) -> str:
+    units = {f.unit for f in figures}
+    unit = f", {units.pop()}" if len(units) == 1 else ""
     rows = [
         (
             f.name.replace("_", r"\_"),
-            figure_text(f.predicted),
+            figure_text(f.predicted) + ("" if unit else f" {f.unit}"),
             figure_text(f.reference),
-            f.unit,
-            "calibrated on" if comparison.calibrated(f) else _error(f),
+            "calibrated" if comparison.calibrated(f) else _error(f),
         )
         for f in figures
     ]
-    return _table(("", "predicted", "reference", "unit", "error"), rows)
+    return _table(("", f"predicted{unit}", "reference", "error"), rows)
 
 
 def _kinds(comparison: Comparison) -> str:
