@@ -56,7 +56,7 @@ EXAMPLES: dict[str, Example] = {
     ),
     "MissingPackageError": Example(
         None,
-        "Install the extra that the error names, such as `pip install 'abele[plot]'`. It is an `ImportError` too.",
+        "Install the extra that the error names, such as `pip install 'abele[plot]'`.",
     ),
     "PackingError": Example(
         _code(
@@ -117,7 +117,7 @@ EXAMPLES: dict[str, Example] = {
     "ElementRangeError": Example(
         None,
         "The machine computes in 32 bits at most: an int64 of PyTorch that is larger cannot go there. Scale or split "
-        "the values, or compute them on the host. It is an `OverflowError` too.",
+        "the values, or compute them on the host.",
     ),
     "TypeMismatchError": Example(
         _code(
@@ -452,7 +452,7 @@ EXAMPLES: dict[str, Example] = {
             ab.Engine(graph, ab.Execute(step), checks="bounds").run()
             """
         ),
-        'It needs `checks="bounds"` or `debug=True` to be found. It is an `IndexError` too.',
+        'It needs `checks="bounds"` or `debug=True` to be found.',
     ),
     "ControlProgramError": Example(
         _code(
@@ -751,7 +751,7 @@ EXAMPLES: dict[str, Example] = {
             weights["fc.weigth"]
             """
         ),
-        "The message has the names that there are. It is a `KeyError` too.",
+        "The message has the names that there are.",
     ),
     "MissingDatumError": Example(
         _code(
@@ -780,7 +780,7 @@ EXAMPLES: dict[str, Example] = {
             report.compilation.tiles[1472]
             """
         ),
-        "Iterate, or ask `len`. It is an `IndexError` too.",
+        "Iterate, or ask `len`.",
     ),
     "QueryError": Example(
         _code(

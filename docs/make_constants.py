@@ -75,6 +75,7 @@ def page() -> str:
 
 def _constants(rows: Iterable[MachineRow]) -> str:
     lines, first_with = ["| constant | value, confidence and source |", "|---|---|"], dict[str, str]()
+    before = ""
     for row in rows:
         most = max(row.by_value.values(), key=len)
         texts = []
@@ -85,8 +86,21 @@ def _constants(rows: Iterable[MachineRow]) -> str:
             cited = source.text if first == row.path or len(source.text) < _SHORT else f"as `{first}`"
             on = "; ".join(name.replace("_", r"\_") for name in source.calibrated_on)
             texts.append(f"{value}{for_whom}, {source.confidence}: {cited}" + (f"; calibrated on {on}" if on else ""))
-        lines.append(f"| `{row.path}`: {_cell(row.meaning)} | {_cell('; '.join(texts))} |")
+        if row.path == "num_ipus":  # Fifteen sources say little but the preset's title.
+            texts = [f"{value} for {', '.join(names)}" for value, names in _by_value(row).items()]
+            texts.append("S: GC-ANL and GC-SW; LOUW for c2; C600 brochure for c600")
+        meaning = row.meaning if row.meaning != before else "as above"
+        before = row.meaning
+        lines.append(f"| `{row.path}`: {_cell(meaning)} | {_cell('; '.join(texts))} |")
     return "\n".join(lines) + "\n"
+
+
+def _by_value(row: MachineRow) -> dict[str, list[str]]:
+    """Holders of each value, whatever its source."""
+    found: dict[str, list[str]] = {}
+    for (value, _), holders in row.by_value.items():
+        found.setdefault(value, []).extend(holders)
+    return found
 
 
 def _formulas(constants: Iterable[FormulaConstant]) -> Iterable[str]:

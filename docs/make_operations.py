@@ -53,15 +53,15 @@ with Engine(compile_program(graph, prog), keep=[x, y]) as engine:
     print(engine[y])                                                    # [-0.75 -0.5   0.    0.5 ]
 ```
 
-Its derivative is that of its parts, unless `slopes=` gives one by each argument. A *primitive* operation has LLVM
-code instead of an expansion: `code=Code(emit)`, which takes a builder and values, scalars or vectors of lanes. With
-`in_vertex=InVertex("function", name)` and `slots=` it is a function of the vertex language as well.
+`slopes=` gives derivatives other than those of the parts. A *primitive* operation has LLVM code, `code=Code(emit)` of a
+builder and values, instead of an expansion. `in_vertex=InVertex("function", name)` and `slots=` add it to the vertex
+language.
 
 ## The table
 
 - **popops, Poplar**: names of the function and of the expression.
 - **Types** of the arguments, which all have one (of `select` the last two): f is float, i int, u uint, b bool.
-- **In vertices**: the construct of the vertex language; a composite is its parts, one statement each.
+- **In vertices**: the construct of the vertex language. Blank, here and elsewhere, is what a composite's parts have.
 - **Slots**: issue slots of one f32 element in compiled scalar code, where no construct has them.
 - **Cycles / elements**: of a worker's loop in library vertices, loads and stores included: f32, f16, integers.
 
@@ -83,7 +83,7 @@ def page() -> str:
 def _row(op: Operation) -> str:
     spelling, cost = op.spelling, op.cost
     named = spelling.builder or spelling.enumerator if spelling else ""
-    kinds = "its parts'" if op.kinds is None else "".join(kind[0] for kind in sorted(op.kinds))
+    kinds = "" if op.kinds is None else "".join(kind[0] for kind in sorted(op.kinds))
     floats = op.kinds is None or "float" in op.kinds
     whole = op.kinds is None or "int" in op.kinds
     taken = (floats, floats, whole)
@@ -112,14 +112,14 @@ def _in_vertex(op: Operation) -> str:
         return f"{form.kind} `{form.name}`".replace("|", "\\|")
     if form is not None:
         return f"`{_text(form(f32, *map(arg, range(op.arity))))}`"
-    return "its parts"
+    return ""
 
 
 def _derivative(op: Operation) -> str:
     if op.name == "select":
-        return "the chosen's"
+        return "chosen"
     if op.slopes is None:
-        return "none" if op.is_primitive or op.gives_bool else "its parts'"
+        return "none" if op.is_primitive or op.gives_bool else ""
     return "; ".join(_slope(slope, op.arity) for slope in op.slopes)
 
 

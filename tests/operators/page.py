@@ -138,7 +138,7 @@ def _failures(rows: Rows) -> str:
 
 
 def _passing(rows: Rows) -> str:
-    """Names that pass, grouped by their marks in every type, with the errors that are more than rounding."""
+    """Names that pass, grouped by their marks in every type, with errors above rounding."""
     by_entry: dict[str, dict[str, dict[str, Any]]] = {}
     for row in rows:
         by_entry.setdefault(row["entry"], {})[row["dtype"]] = row
