@@ -12,6 +12,7 @@ import numpy.typing as npt
 from abele.arrays import Int64
 from abele.pva.program_nodes import NodeColumns, NodeType, step_types
 from abele.report import Report, Text
+from abele.report.relations import flat_ranges, ranges_of
 
 _OF_KIND = {
     "Block": NodeType.BLOCK,
@@ -196,12 +197,10 @@ def _blocks(report: Report, blocks: Int64, root: Int64, node_of_source: Int64) -
     first, size = (tree[name].astype(np.int64) for name in ("first_step", "num_steps"))
     blocks = blocks[(first[blocks] >= 0) & (size[blocks] > 0)]
     # Once where they stand, or once per call of the function that they stand in.
-    low = np.searchsorted(calls["function"], root[blocks], side="left")
-    places = np.searchsorted(calls["function"], root[blocks], side="right") - low
+    low, places = ranges_of(calls, "function", root[blocks])
     if places.sum() > _MOST_DEEP * max(count, 1):
         return []
-    again = np.repeat(np.arange(len(blocks)), places)
-    call = np.repeat(low - (np.cumsum(places) - places), places) + np.arange(len(again))
+    call, again = flat_ranges(low, places)
     there = calls["first_step"][call] + first[blocks[again]] - first[root[blocks[again]]]
     alone = blocks[places == 0]
     block, begin = np.append(alone, blocks[again]), np.append(first[alone], there)
@@ -218,7 +217,7 @@ def _blocks(report: Report, blocks: Int64, root: Int64, node_of_source: Int64) -
         length = size[block[mine]]
         if length.sum() > count:
             break
-        at = np.repeat(begin[mine] - (np.cumsum(length) - length), length) + np.arange(length.sum())
-        inside[at] = np.repeat(node_of_source[block[mine]], length)
+        at, which = flat_ranges(begin[mine], length)
+        inside[at] = node_of_source[block[mine]][which]
         found.append(inside)
     return found

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from abele.arrays import Int64
 from abele.errors import InvalidOptionError
-from abele.report.tiles import rows_of
+from abele.report.relations import flat_ranges, ranges_of, rows_of
 
 if TYPE_CHECKING:
     from abele.report.report import Report
@@ -66,9 +66,8 @@ def nodes_by_step(report: Report) -> npt.NDArray[np.int32]:
     bounds = np.flatnonzero(np.diff(depth[order])) + 1
     for level in np.split(order, bounds):
         level = level[np.cumsum(size[level]) <= len(result)]
-        count = size[level]
-        at = np.repeat(begin[level] - (np.cumsum(count) - count), count) + np.arange(count.sum())
-        result[at] = np.repeat(node[level], count)
+        at, which = flat_ranges(begin[level], size[level])
+        result[at] = node[level][which]
     return result
 
 
@@ -76,12 +75,11 @@ def _places(report: Report) -> tuple[Int64, Int64]:
     """Each node that became steps at each place, and its first row of the steps table there, int64[n] each."""
     tree, calls = report.program_tree, report.function_calls
     root = _roots(tree["parent"])
-    low = np.searchsorted(calls["function"], root, side="left")
-    count = np.where(tree["num_steps"] > 0, np.searchsorted(calls["function"], root, side="right") - low, 0)
+    low, count = ranges_of(calls, "function", root)
+    count[tree["num_steps"] <= 0] = 0
     count[np.cumsum(count) > _MOST_NESTED * len(report.steps)] = 0
     alone = np.flatnonzero(count == 0)
-    within = np.repeat(np.arange(len(tree)), count)
-    place = np.repeat(low - (np.cumsum(count) - count), count) + np.arange(count.sum())
+    place, within = flat_ranges(low, count)
     first = tree["first_step"].astype(np.int64)
     there = calls["first_step"][place].astype(np.int64) + first[within] - first[root[within]]
     there[(calls["first_step"][place] < 0) | (first[within] < 0)] = -1

@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from abele.arrays import Int64
 from abele.errors import InvalidOptionError
+from abele.report.relations import rows_of
 from abele.report.table import Table
-from abele.report.tiles import rows_of
 
 if TYPE_CHECKING:
     from abele.report.report import Report

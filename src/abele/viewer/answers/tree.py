@@ -16,8 +16,9 @@ import numpy.typing as npt
 from abele.arrays import Float64, Int64
 from abele.report import Report
 from abele.report.programs import program_name
+from abele.report.relations import flat_ranges, rows_of
 from abele.report.text_column import Text
-from abele.viewer.answers.costs import StepCosts, flat
+from abele.viewer.answers.costs import StepCosts
 
 DEEPEST = 200
 """Levels of a tree that is shown; what lies deeper is no program that somebody wrote."""
@@ -161,10 +162,9 @@ def over_calls(report: Report, costs: StepCosts, depth: Int64, first: Int64, cou
         return cycles
     roots = np.flatnonzero(depth == 0)
     ends = np.append(roots[1:], len(depth))
-    function, places = calls["function"], calls["first_step"].astype(np.int64)
+    places = calls["first_step"].astype(np.int64)
     for root, end in zip(roots.tolist(), ends.tolist(), strict=True):
-        low, high = np.searchsorted(function, [root, root + 1])
-        there = places[low:high]
+        there = places[rows_of(calls, "function", root)]
         there = there[there >= 0]
         if len(there) < 2:
             continue
@@ -186,7 +186,7 @@ def owners(depth: Int64, first: Int64, count: Int64, num_steps: int, function: I
         levels = depth[root:end]
         for level in range(int(levels.max()) + 1):
             rows = root + np.flatnonzero((levels == level) & (count[root:end] > 0))
-            steps, owned = flat(first[rows], count[rows])
+            steps, owned = flat_ranges(first[rows], count[rows])
             owner[steps] = rows[owned]
     return np.where((owner >= 0) & (function[owner] >= 0), -1, owner)
 
