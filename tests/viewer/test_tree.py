@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 import abele as ab
 from abele.poplibs import popops
 from abele.report import FUNCTION_CALLS, PROGRAM_TREE, STEPS, Report
+from abele.report.nodes import parents, sizes
 from abele.viewer.answers import answer
 from abele.viewer.answers.costs import PARTS, costs_of
-from abele.viewer.answers.tree import Tree, in_order, parents, sizes, tree_of
+from abele.viewer.answers.tree import Tree, in_order, tree_of
 from abele.viewer.open_reports import Shelf
 from abele.viewer.params import Params
 

@@ -111,21 +111,44 @@ def by_tile(report: Report, table: Table, rows: slice, column: str) -> Int64:
     return spread(first, count, values, report.memory.num_tiles)
 
 
-def program_by_tile(report: Report, column: str, program: int) -> Int64:
-    """Cycles or bytes of a run of a program on each tile, int64[tiles]; a column of ``schema.PROGRAM_TILES``."""
+def program_by_tile(report: Report, column: str, program: int = 0) -> Int64:
+    """Cycles or bytes of one run of a program on each tile, int64[tiles].
+
+    Args:
+        report: The report.
+        column: ``compute_cycles``, ``sent_bytes`` or ``received_bytes``.
+        program: Index of the program.
+    """
     table = report.program_tiles
     return by_tile(report, table, rows_of(table, "program", program), column)
 
 
 def step_by_tile(report: Report, column: str, step: int) -> Int64:
-    """Cycles or bytes of one execution of a step on each tile, int64[tiles]; a column of ``schema.PHASE_TILES``."""
+    """Cycles or bytes of one execution of a step on each tile, int64[tiles].
+
+    Args:
+        report: The report.
+        column: ``compute_cycles``, ``sent_bytes`` or ``received_bytes``.
+        step: Row in the steps table.
+
+    Raises:
+        InvalidOptionError: There is no such step or column.
+    """
     phase = int(report.steps["phase"][checked_step(report, step)])
     table = report.phase_tiles
     return by_tile(report, table, rows_of(table, "phase", phase), column)
 
 
 def groups_of(report: Report, step: int) -> list[str]:
-    """Names of the sync groups that a step keeps busy."""
+    """Names of the sync groups that a step keeps busy.
+
+    Args:
+        report: The report.
+        step: Row in the steps table.
+
+    Raises:
+        InvalidOptionError: There is no such step.
+    """
     table = report.step_groups
     rows = rows_of(table, "step", checked_step(report, step))
     pairs = zip(table["first_group"][rows].tolist(), table["num_groups"][rows].tolist(), strict=True)
@@ -171,7 +194,15 @@ def live_variables(report: Report, step: int) -> Int64:
 
 
 def memory_at(report: Report, step: int) -> Int64:
-    """Bytes on each tile while a step runs, int64[tiles]: always-live data, live variables and data in motion."""
+    """Bytes on each tile while a step runs, int64[tiles]: always-live data, live variables and data in motion.
+
+    Args:
+        report: The report.
+        step: Row in the steps table.
+
+    Raises:
+        InvalidOptionError: There is no such step.
+    """
     memory, table = report.memory, report.variable_tiles
     live = np.zeros(len(report.variables), dtype=bool)
     live[live_variables(report, step)] = True

@@ -26,6 +26,10 @@ _MOST_WRITERS = 64
 def variables_of(report: Report, step: int) -> Table:
     """The variables that a step touches: columns ``variable``, ``read_bytes`` and ``written_bytes``.
 
+    Args:
+        report: The report.
+        step: Row in the steps table.
+
     Raises:
         InvalidOptionError: There is no such step.
     """
@@ -39,6 +43,10 @@ def uses_of(report: Report, variable: int | str) -> Table:
     """The steps that touch a variable: columns ``step``, ``read_bytes`` and ``written_bytes``, in order of steps.
 
     All rows of a superstep are there: the exchange that brings a variable, what computes with it, and so on.
+
+    Args:
+        report: The report.
+        variable: Row in the variables table, or the name of the first of that name.
 
     Raises:
         InvalidOptionError: There is no such variable.
@@ -56,8 +64,16 @@ def uses_of(report: Report, variable: int | str) -> Table:
 
 
 def exchange_of(report: Report, step: int) -> Table:
-    """Bytes between sender and receiver tiles of a step's exchange; columns of ``schema.EXCHANGE_BLOCKS`` but the
-    first.
+    """Bytes between sender and receiver tiles of an exchange, in blocks; empty where the report does not hold it.
+
+    Reports hold the phases on which runs spend most cycles; an executable knows all (``exchange_pairs``).
+
+    Args:
+        report: The report.
+        step: Row in the steps table.
+
+    Returns:
+        Rows ``source_tile``, ``target_tile``, ``block_tiles`` and ``bytes`` of one execution.
 
     Raises:
         InvalidOptionError: There is no such step.
@@ -69,7 +85,13 @@ def exchange_of(report: Report, step: int) -> Table:
 
 
 def live_at(report: Report, step: int) -> Table:
-    """The variables that are not always live and live while a step runs, as rows of the variables table, largest first.
+    """The variables that live while a step runs and not always: columns of variables after ``variable``, the row.
+
+    The largest come first.
+
+    Args:
+        report: The report.
+        step: Row in the steps table.
 
     Raises:
         InvalidOptionError: There is no such step.
@@ -82,6 +104,10 @@ def live_at(report: Report, step: int) -> Table:
 
 def op_edges(report: Report, program: int = 0) -> Table:
     """Edges of a program's operation graph: data that one operation writes and another reads.
+
+    Args:
+        report: The report.
+        program: Index of the program.
 
     Returns:
         Columns ``writer`` and ``reader`` (rows of the ops table), ``variable`` (row), its ``type`` and ``shape``, and

@@ -9,13 +9,13 @@ import numpy.typing as npt
 
 from abele.arrays import Array, Int64
 from abele.report import Report
+from abele.report.nodes import parents
 from abele.report.relations import flat_ranges, joined_rows
 from abele.report.table import Table
 from abele.viewer.answers.costs import occurrences
 from abele.viewer.answers.layered import layered
 from abele.viewer.answers.operations import Nested, nested, operations, path_levels
 from abele.viewer.answers.registry import Frozen, question
-from abele.viewer.answers.tree import parents
 from abele.viewer.open_reports import Opened
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer

@@ -10,6 +10,7 @@ import numpy as np
 
 from abele.arrays import Array, Float64, Int64
 from abele.report import Report
+from abele.report.nodes import sizes
 from abele.report.relations import joined_rows, summed_by, sums_of
 from abele.report.schema import OPS
 from abele.report.table import Table
@@ -74,7 +75,7 @@ def nested(levels: Int64) -> Nested:
     is_leaf = column == width
     depth = np.where(is_leaf, given.sum(axis=1)[at] if num else 0, column)
     level = np.where(is_leaf, -1, np.concatenate([ordered, np.full((num, 1), -1)], axis=1)[at, column])
-    size = _sizes(depth)
+    size = sizes(depth.astype(np.int64))
     ends = np.append(at, num)[np.arange(len(at)) + size]
     return Nested(
         depth=depth,
@@ -93,12 +94,6 @@ def _appearance(columns: Int64) -> Int64:
         return np.zeros(0, dtype=np.int64)
     _, first, place = np.unique(columns, axis=0, return_index=True, return_inverse=True)
     return np.asarray(first[place.reshape(-1)], dtype=np.int64)
-
-
-def _sizes(depth: Int64) -> Int64:
-    from abele.viewer.answers.tree import sizes
-
-    return sizes(depth.astype(np.int64))
 
 
 def split_path(path: str) -> tuple[list[str], str]:

@@ -11,7 +11,6 @@ from abele.errors import InvalidOptionError
 from abele.report import Report, Table
 from abele.report.relations import joined_rows, rows_of
 from abele.report.text_column import Text
-from abele.report.tiles import groups_of
 from abele.viewer.answers.costs import PARTS, step_costs
 from abele.viewer.answers.registry import Frozen, once, question
 from abele.viewer.answers.tree import Tree, tree_of
@@ -105,7 +104,7 @@ def step(opened: Opened, params: Params) -> Answer:
         "step": row,
         "facts": record(report.steps, row),
         "op": record(report.ops, int(report.steps["op"][row])),
-        "groups": groups_of(report, row)[:MOST_LISTED],
+        "groups": report.groups_of(row)[:MOST_LISTED],
         "superstep": record(report.supersteps, superstep),
         "vertices": vertices_of(report, np.array([superstep])),
         "variables": variables_of(report, np.array([superstep])),
