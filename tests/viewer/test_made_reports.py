@@ -10,7 +10,6 @@ import pytest
 
 from abele.report import Report
 from abele.report.file import load
-from abele.report.tiles import memory_at
 
 
 @pytest.fixture(scope="module", params=["small", "tiny", "empty", "out_of_memory", "pod64"])
@@ -73,7 +72,7 @@ def test_made_report__liveness__is_that_of_its_variables(made_small: Report) -> 
     for step in (0, 57, 150):
         live = (tables[0]["first_step"] <= step) & (step <= tables[0]["last_step"])
         assert by_variable[tables[0]["variable"][live]].sum() == made_small.liveness["live_bytes"][step]
-        assert memory_at(made_small, step).max() <= made_small.memory.available_bytes
+        assert made_small.memory_at(step).max() <= made_small.memory.available_bytes
 
 
 def test_out_of_memory__its_tiles__do_not_fit(generators: ModuleType) -> None:

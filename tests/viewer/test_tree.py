@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 import abele as ab
 from abele.poplibs import popops
 from abele.report import FUNCTION_CALLS, PROGRAM_TREE, STEPS, Report
+from abele.report.nodes import parents, sizes
 from abele.viewer.answers import answer
-from abele.viewer.answers.costs import PARTS, costs_of, flat
-from abele.viewer.answers.tree import Tree, in_order, parents, sizes, tree_of
+from abele.viewer.answers.costs import PARTS, costs_of
+from abele.viewer.answers.tree import Tree, in_order, tree_of
 from abele.viewer.open_reports import Shelf
 from abele.viewer.params import Params
 
@@ -152,14 +153,6 @@ def test_parents_and_sizes__any_tree__are_those_that_a_stack_finds(jumps: list[i
         stack.append(row)
     assert parents(np.array(depth, np.int64)).tolist() == parent
     assert sizes(np.array(depth, np.int64)).tolist() == size
-
-
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4)), max_size=20))
-def test_flat__any_ranges__their_numbers_one_after_the_other(ranges: list[tuple[int, int]]) -> None:
-    first, count = np.array([r[0] for r in ranges], np.int64), np.array([r[1] for r in ranges], np.int64)
-    numbers, owner = flat(first, count)
-    assert numbers.tolist() == [n for a, k in ranges for n in range(a, a + k)]
-    assert owner.tolist() == [i for i, (_, k) in enumerate(ranges) for _ in range(k)]
 
 
 def test_costs__kinds_and_partners__cycles_go_to_their_parts_and_none_is_lost() -> None:

@@ -393,12 +393,7 @@ class Lowering:
             owned: Parameters whose tensors the block may overwrite.
             leaving: Values here for its results, in order, where they may be laid out as these are to be.
         """
-        inner = Lowering(self.graph, outer=self)
-        for parameter, argument in zip(block.parameters, arguments, strict=True):
-            if isinstance(argument, Value):
-                inner._stands_for[parameter] = argument
-            else:
-                inner.bind(parameter, argument)
+        inner = self._inside(block, arguments)
         inner._owned.update(owned)
         inner._leaves_as.update(zip(block.results, leaving, strict=False))
         inner.run(block.ops, block.results)
@@ -415,16 +410,21 @@ class Lowering:
                 block lays it out.
             leaving: Values for its results at the first call.
         """
+        inner = self._inside(block, arguments)
+        inner._leaves_as.update(zip(block.results, leaving, strict=True))
+        inner.run(block.ops, block.results)
+        results = [inner[v] for v in block.results]
+        return [inner._tensors.get(v) for v in block.parameters], results
+
+    def _inside(self, block: OpBlock, arguments: Sequence[Value | Tensor | None]) -> Lowering:
+        """The lowering of a block, with its parameters bound to ``arguments``."""
         inner = Lowering(self.graph, outer=self)
         for parameter, argument in zip(block.parameters, arguments, strict=True):
             if isinstance(argument, Value):
                 inner._stands_for[parameter] = argument
             elif argument is not None:
                 inner.bind(parameter, argument)
-        inner._leaves_as.update(zip(block.results, leaving, strict=True))
-        inner.run(block.ops, block.results)
-        results = [inner[v] for v in block.results]
-        return [inner._tensors.get(v) for v in block.parameters], results
+        return inner
 
     def has_layout(self, value: Value) -> bool:
         """True for a value that has a tensor, here or further out, or is a constant."""

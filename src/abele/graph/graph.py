@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +14,10 @@ from abele.codelet.names import normalised
 from abele.errors import (
     GraphReplicationError,
     InvalidOptionError,
-    RemoteBufferError,
-    TensorAccessError,
     TileMappingError,
 )
 from abele.graph import host_interface
+from abele.graph import place as placing
 from abele.graph import program as programs
 from abele.graph.block import whole as whole_block
 from abele.graph.block_list import BlockList
@@ -28,24 +26,14 @@ from abele.graph.codelets import Codelets
 from abele.graph.compute_set import ComputeSet, VertexRef, definition_of
 from abele.graph.content import Content
 from abele.graph.debug import DebugRecord
-from abele.graph.expect import expect, whole_number
+from abele.graph.expect import whole_number
 from abele.graph.host_interface import HostFunction, HostHandle
 from abele.graph.interval_map import IntervalMap
 from abele.graph.introspect import VertexIntrospector
 from abele.graph.kinds import Kinds
 from abele.graph.mapping import TileMapping
 from abele.graph.origins import Origins
-from abele.graph.place import (
-    AddressSpace,
-    Placement,
-    at_addresses,
-    given_placement,
-    initialise,
-    linear_placement,
-    overlay,
-    row_placement,
-)
-from abele.graph.regions import Regions
+from abele.graph.place import AddressSpace, Placement, initialise, overlay
 from abele.graph.remote import RemoteBuffer
 from abele.graph.stream import Stream
 from abele.graph.sync_group import SyncGroup, new_sync_group
@@ -64,7 +52,6 @@ if TYPE_CHECKING:
 
 SyncPattern = Literal["full", "single_pipeline"]
 """Patterns of barriers, by their names in Poplar."""
-View = TypeVar("View", bound=Tensor)
 
 
 class Graph:
@@ -399,67 +386,12 @@ class Graph:
 
     # --- mapping -----------------------------------------------------------------------------------------------------
 
-    def map(self, tensor: View, mapping: Any) -> View:
-        """Place a view's elements and return the view: on one tile, ``"linear"``, or by intervals of the view.
-
-        Intervals are ``{tile: [intervals]}``, a list of intervals per tile, or a :class:`TileMapping`.
-
-        Raises:
-            TileMappingError: A tile that the graph lacks, or an interval outside the view.
-        """
-        expect(tensor, Tensor, "a mapping places a tensor")
-        if isinstance(mapping, str):
-            if mapping != "linear":
-                raise InvalidOptionError(f"no mapping is called {mapping!r}", remedy='"linear", a tile, or intervals')
-            return self.map_linear(tensor)
-        return self.place(tensor, given_placement(tensor, mapping))
-
-    def map_rows(self, tensor: View, tiles: Sequence[int]) -> View:
-        """Place row i of a view on ``tiles[i]``. Returns the view.
-
-        Raises:
-            TileMappingError: A tile that the graph lacks, or another number of tiles than rows.
-        """
-        return self.place(tensor, row_placement(tensor, tiles, self.origin("")))
-
-    def map_linear(
-        self, tensor: View, min_elements: int | None = None, grain: int | None = None, first_tile: int = 0
-    ) -> View:
-        """Spread a view over all tiles in equal chunks and return it; arguments as for :meth:`Tensor.map_linear`."""
-        return self.place(tensor, linear_placement(tensor, self.num_tiles, min_elements, grain, first_tile))
-
-    def map_regions(self, regions: Regions, tiles: npt.ArrayLike) -> None:
-        """Place region r of a view on ``tiles[r]``, int[num].
-
-        Raises:
-            TileMappingError: A tile that the graph lacks, or two tiles for one element.
-        """
-        tile = np.asarray(tiles, dtype=np.int32)[regions.row]
-        debug = self.origin("")
-        self.check_tiles(tile, regions.tensor, debug)
-        self.place_addresses(Placement(regions.begin, regions.length, tile), debug)
-
-    def map_unmapped(self) -> list[Variable]:
-        """Spread every variable that is not mapped completely over all tiles, with a warning; returns them."""
-        missing = [v for v in self.variables if not v.mapping.is_complete]
-        for variable in missing:
-            self.map_linear(self.whole(variable))
-            warnings.warn(
-                f"{variable!r} is not mapped; it was spread over all tiles ({variable.debug.location or 'no line'})",
-                stacklevel=2,
-            )
-        return missing
-
-    def place(self, tensor: View, placement: Placement) -> View:
-        """Place intervals of a flattened view. Returns the view.
-
-        Raises:
-            TileMappingError: A tile that the graph lacks, an interval outside the view, or two tiles for one element.
-        """
-        debug = self.origin(tensor.name)
-        self.check_tiles(placement.tile, f"variable {tensor.name!r}", debug)
-        self.place_addresses(at_addresses(tensor, placement, debug), debug)
-        return tensor
+    map = placing.map_view
+    map_rows = placing.map_rows
+    map_linear = placing.map_linear
+    map_regions = placing.map_regions
+    map_unmapped = placing.map_unmapped
+    place = placing.place
 
     def place_addresses(self, placement: Placement, debug: DebugRecord) -> None:
         """Place intervals of the global space, on tiles that the graph has.
@@ -596,85 +528,11 @@ class Graph:
 
     # --- the host ----------------------------------------------------------------------------------------------------
 
-    def host_stream_in(
-        self,
-        name: str,
-        dtype: Any,
-        shape: int | Sequence[int],
-        *,
-        replicated: bool = True,
-        buffering_depth: int = 1,
-    ) -> Stream:
-        """A stream from the host; each copy moves ``shape`` elements.
-
-        Args:
-            name: Handle by which the engine connects it.
-            dtype: Element type.
-            shape: Elements of one copy.
-            replicated: Each replica takes data of its own; otherwise all take the same.
-            buffering_depth: Copies whose data the host may fetch ahead, plus one; 1 fetches when the program asks.
-
-        Raises:
-            TensorError: The name is taken.
-            InvalidOptionError: The buffering depth is not positive.
-            StreamMemoryError: The host buffer would be too large.
-        """
-        return self._stream(name, dtype, shape, "in", replicated, buffering_depth)
-
-    def host_stream_out(
-        self, name: str, dtype: Any, shape: int | Sequence[int], *, replicated: bool = True, buffering_depth: int = 1
-    ) -> Stream:
-        """A stream to the host; each copy moves ``shape`` elements. Arguments as for :meth:`host_stream_in`."""
-        return self._stream(name, dtype, shape, "out", replicated, buffering_depth)
-
-    def _stream(
-        self, name: str, dtype: Any, shape: Any, direction: str, replicated: bool, buffering_depth: int
-    ) -> Stream:
-        debug, element, dims = self.origin(name), as_element_type(dtype), host_interface.stream_dims(shape)
-        made = self.kinds.stream(
-            name=debug.full_name,
-            dtype=element,
-            shape=dims,
-            direction=direction,
-            debug=debug,
-            replicated=replicated,
-            buffering_depth=buffering_depth,
-        )
-        return host_interface.added(self.streams, host_interface.checked_stream(made), "stream")
-
-    def remote_buffer(self, name: str, dtype: Any, num_elements: int, repeats: int = 1) -> RemoteBuffer:
-        """A buffer in streaming memory: ``repeats`` rows of ``num_elements``.
-
-        Raises:
-            RemoteBufferError: The name is taken, or a size is not positive.
-        """
-        debug = self.origin(name)
-        elements, rows = host_interface.buffer_sizes(name, num_elements, repeats, debug)
-        made = self.kinds.remote_buffer(debug.full_name, as_element_type(dtype), elements, rows, debug)
-        return host_interface.added(self.remote_buffers, made, "remote buffer", RemoteBufferError)
-
-    def host_function(
-        self, name: str, inputs: host_interface.Parameters = (), outputs: host_interface.Parameters = ()
-    ) -> HostFunction:
-        """Function on the host, by the types and shapes of its arguments and results; ``HostCall`` calls it.
-
-        Raises:
-            TensorAccessError: The name is taken.
-        """
-        debug = self.origin(name)
-        takes, gives = host_interface.arguments(inputs), host_interface.arguments(outputs)
-        made = self.kinds.host_function(debug.full_name, takes, gives, debug)
-        return host_interface.added(self.host_functions, made, "host function", TensorAccessError)
-
-    def expose(self, tensor: Tensor, name: str, *, readable: bool = True, writable: bool = True) -> HostHandle:
-        """Let the host read and write a tensor under a name of its own, while no program runs.
-
-        Raises:
-            TensorAccessError: The name is taken, or the host could write a constant or an aliasing view.
-        """
-        debug = self.origin(name)
-        handle = host_interface.checked_handle(HostHandle(debug.full_name, tensor, readable, writable, debug))
-        return host_interface.added(self.host_handles, handle, "host handle", TensorAccessError)
+    host_stream_in = host_interface.host_stream_in
+    host_stream_out = host_interface.host_stream_out
+    remote_buffer = host_interface.remote_buffer
+    host_function = host_interface.host_function
+    expose = host_interface.expose
 
 
 def _share(system: System, replicas: int) -> System:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from abele.errors import (
     AbeleError,
@@ -20,10 +20,14 @@ from abele.errors import (
 from abele.graph.debug import DebugRecord, here
 from abele.graph.expect import dimensions, whole_number
 from abele.graph.program import Program
-from abele.graph.stream import Stream
 from abele.graph.tensor import Tensor
 from abele.numerics import ElementType, as_element_type
 from abele.words import counted
+
+if TYPE_CHECKING:
+    from abele.graph.graph import Graph
+    from abele.graph.remote import RemoteBuffer
+    from abele.graph.stream import Stream
 
 # Ends that a program shares with the host besides streams and remote buffers: host functions, named handles.
 
@@ -143,34 +147,81 @@ class _Named(Protocol):
 Item = TypeVar("Item", bound=_Named)
 
 
-def checked_stream(stream: Stream) -> Stream:
-    """The stream, if the host can serve it.
+def host_stream_in(
+    graph: Graph,
+    name: str,
+    dtype: Any,
+    shape: int | Sequence[int],
+    *,
+    replicated: bool = True,
+    buffering_depth: int = 1,
+) -> Stream:
+    """A stream from the host; each copy moves ``shape`` elements.
+
+    Args:
+        graph: The graph that it is of.
+        name: Handle by which the engine connects it.
+        dtype: Element type.
+        shape: Elements of one copy.
+        replicated: Each replica takes data of its own; otherwise all take the same.
+        buffering_depth: Copies whose data the host may fetch ahead, plus one; 1 fetches when the program asks.
 
     Raises:
-        InvalidOptionError: Its buffering depth is not positive.
-        StreamMemoryError: Its host buffer would be too large.
+        TensorError: The name is taken.
+        InvalidOptionError: The buffering depth is not positive.
+        StreamMemoryError: The host buffer would be too large.
     """
-    at, depth = stream.debug.location, stream.buffering_depth
-    if depth < 1:
+    return _stream(graph, name, dtype, shape, "in", replicated, buffering_depth)
+
+
+def host_stream_out(
+    graph: Graph,
+    name: str,
+    dtype: Any,
+    shape: int | Sequence[int],
+    *,
+    replicated: bool = True,
+    buffering_depth: int = 1,
+) -> Stream:
+    """A stream to the host; each copy moves ``shape`` elements. Arguments as for :meth:`Graph.host_stream_in`."""
+    return _stream(graph, name, dtype, shape, "out", replicated, buffering_depth)
+
+
+def _stream(
+    graph: Graph, name: str, dtype: Any, shape: Any, direction: str, replicated: bool, buffering_depth: int
+) -> Stream:
+    debug = graph.origin(name)
+    stream = graph.kinds.stream(
+        name=debug.full_name,
+        dtype=as_element_type(dtype),
+        shape=_stream_dims(shape),
+        direction=direction,
+        debug=debug,
+        replicated=replicated,
+        buffering_depth=buffering_depth,
+    )
+    if buffering_depth < 1:
         raise InvalidOptionError(
-            f"stream {stream.debug.name!r}: a buffering depth of {depth}", at=at, remedy="1 or more"
+            f"stream {debug.name!r}: a buffering depth of {buffering_depth}", at=debug.location, remedy="1 or more"
         )
-    if stream.bytes * depth > MAX_STREAM_BYTES:
+    needed = stream.bytes * buffering_depth
+    if needed > MAX_STREAM_BYTES:
         raise StreamMemoryError(
-            f"{stream!r} needs a host buffer of {stream.bytes * depth:,} B, the largest has {MAX_STREAM_BYTES:,} B",
-            at=at,
+            f"{stream!r} needs a host buffer of {needed:,} B, the largest has {MAX_STREAM_BYTES:,} B",
+            at=debug.location,
             remedy="move the data in several copies, or through a remote buffer",
         )
-    return stream
+    return _added(graph.streams, stream, "stream")
 
 
-def buffer_sizes(name: str, num_elements: Any, repeats: Any, debug: DebugRecord) -> tuple[int, int]:
-    """Elements of a row, and rows, of a remote buffer.
+def remote_buffer(graph: Graph, name: str, dtype: Any, num_elements: int, repeats: int = 1) -> RemoteBuffer:
+    """A buffer in streaming memory: ``repeats`` rows of ``num_elements``.
 
     Raises:
-        RemoteBufferError: A size is not positive.
+        RemoteBufferError: The name is taken, or a size is not positive.
         TypeMismatchError: A size is no whole number.
     """
+    debug = graph.origin(name)
     elements = whole_number(num_elements, f"remote buffer {name!r} has a number of elements")
     rows = whole_number(repeats, f"remote buffer {name!r} has a number of rows")
     if elements < 1 or rows < 1:
@@ -179,37 +230,49 @@ def buffer_sizes(name: str, num_elements: Any, repeats: Any, debug: DebugRecord)
             at=debug.location,
             remedy="both must be positive",
         )
-    return elements, rows
+    made = graph.kinds.remote_buffer(debug.full_name, as_element_type(dtype), elements, rows, debug)
+    return _added(graph.remote_buffers, made, "remote buffer", RemoteBufferError)
 
 
-def arguments(items: Parameters) -> tuple[Argument, ...]:
-    """Types and shapes that a host function takes, or gives."""
-    return tuple(Argument(as_element_type(t), stream_dims(shape)) for t, shape in items)
-
-
-def checked_handle(handle: HostHandle) -> HostHandle:
-    """The handle, if the host may read or write as it declares.
+def host_function(graph: Graph, name: str, inputs: Parameters = (), outputs: Parameters = ()) -> HostFunction:
+    """Function on the host, by the types and shapes of its arguments and results; ``HostCall`` calls it.
 
     Raises:
-        TensorAccessError: The host could write a constant or an aliasing view.
+        TensorAccessError: The name is taken.
     """
-    tensor: Tensor = handle.tensor
-    if handle.writable and not tensor.writable:
+    debug = graph.origin(name)
+    made = graph.kinds.host_function(debug.full_name, _arguments(inputs), _arguments(outputs), debug)
+    return _added(graph.host_functions, made, "host function", TensorAccessError)
+
+
+def _arguments(items: Parameters) -> tuple[Argument, ...]:
+    """Types and shapes that a host function takes, or gives."""
+    return tuple(Argument(as_element_type(t), _stream_dims(shape)) for t, shape in items)
+
+
+def expose(graph: Graph, tensor: Tensor, name: str, *, readable: bool = True, writable: bool = True) -> HostHandle:
+    """Let the host read and write a tensor under a name of its own, while no program runs.
+
+    Raises:
+        TensorAccessError: The name is taken, or the host could write a constant or an aliasing view.
+    """
+    debug = graph.origin(name)
+    if writable and not tensor.writable:
         why = "is constant" if tensor.contains_constant else "shows an element more than once"
         raise TensorAccessError(
             f"the host cannot write {tensor!r}, which {why}",
-            at=handle.debug.location,
+            at=debug.location,
             remedy="expose(…, writable=False)",
         )
-    return handle
+    handle = HostHandle(debug.full_name, tensor, readable, writable, debug)
+    return _added(graph.host_handles, handle, "host handle", TensorAccessError)
 
 
-def stream_dims(shape: Any) -> tuple[int, ...]:
-    """Dimensions of data that is moved between host and device."""
+def _stream_dims(shape: Any) -> tuple[int, ...]:
     return dimensions(shape, "a stream or argument")
 
 
-def added(items: dict[str, Item], item: Item, what: str, error: type[AbeleError] = TensorError) -> Item:
+def _added(items: dict[str, Item], item: Item, what: str, error: type[AbeleError] = TensorError) -> Item:
     """The item, which is in ``items`` from now on.
 
     Raises:

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from abele.arrays import Int32, Int64
-from abele.errors import TensorCreationError, TensorError, TileMappingError, TypeMismatchError
+from abele.errors import InvalidOptionError, TensorCreationError, TensorError, TileMappingError, TypeMismatchError
 from abele.graph.debug import DebugRecord
 from abele.graph.expect import dimensions, expect
 from abele.graph.intervals import cut_at, distinct, order_of
 from abele.graph.mapping import TileMapping
+from abele.graph.tensor import Tensor
 from abele.graph.variable import Variable
 from abele.numerics import as_element_type, misfit, to_device
 from abele.words import counted
 
 if TYPE_CHECKING:
-    from abele.graph.tensor import Tensor
+    from abele.graph.graph import Graph
+    from abele.graph.regions import Regions
+
+View = TypeVar("View", bound=Tensor)
 
 
 # The elements of all variables of a graph in one space of addresses: making variables, finding them by address.
@@ -180,7 +185,23 @@ class Placement(NamedTuple):
     tile: Int32
 
 
-def given_placement(tensor: Tensor, mapping: Any) -> Placement:
+def map_view(graph: Graph, tensor: View, mapping: Any) -> View:
+    """Place a view's elements and return the view: on one tile, ``"linear"``, or by intervals of the view.
+
+    Intervals are ``{tile: [intervals]}``, a list of intervals per tile, or a :class:`TileMapping`.
+
+    Raises:
+        TileMappingError: A tile that the graph lacks, or an interval outside the view.
+    """
+    expect(tensor, Tensor, "a mapping places a tensor")
+    if isinstance(mapping, str):
+        if mapping != "linear":
+            raise InvalidOptionError(f"no mapping is called {mapping!r}", remedy='"linear", a tile, or intervals')
+        return graph.map_linear(tensor)
+    return graph.place(tensor, _given_placement(tensor, mapping))
+
+
+def _given_placement(tensor: Tensor, mapping: Any) -> Placement:
     """Placement of a flattened view by a mapping: one tile, ``{tile: [intervals]}``, or a list of intervals per tile.
 
     Raises:
@@ -198,36 +219,73 @@ def given_placement(tensor: Tensor, mapping: Any) -> Placement:
     return Placement(table[:, 1], table[:, 2] - table[:, 1], table[:, 0].astype(np.int32))
 
 
-def row_placement(tensor: Tensor, tiles: Sequence[int], debug: DebugRecord) -> Placement:
-    """Row i of a view on ``tiles[i]``.
+def map_rows(graph: Graph, tensor: View, tiles: Sequence[int]) -> View:
+    """Place row i of a view on ``tiles[i]``. Returns the view.
 
     Raises:
-        TileMappingError: Another number of tiles than rows.
+        TileMappingError: A tile that the graph lacks, or another number of tiles than rows.
     """
+    debug = graph.origin("")
     tile = np.asarray(tiles, dtype=np.int32)
     if tensor.ndim == 0 or len(tile) != tensor.shape[0]:
         raise TileMappingError(f"{counted(len(tile), 'tile')} for the rows of {tensor!r}", at=debug.location)
     width = tensor.size // max(1, tensor.shape[0])
     begin = np.arange(len(tile), dtype=np.int64) * width
-    return Placement(begin, np.full(len(tile), width, dtype=np.int64), tile)
+    return graph.place(tensor, Placement(begin, np.full(len(tile), width, dtype=np.int64), tile))
 
 
-def linear_placement(
-    tensor: Tensor, num_tiles: int, min_elements: int | None, grain: int | None, first_tile: int
-) -> Placement:
-    """A view spread over all tiles in equal chunks; arguments as for :meth:`Tensor.map_linear`."""
+def map_linear(
+    graph: Graph, tensor: View, min_elements: int | None = None, grain: int | None = None, first_tile: int = 0
+) -> View:
+    """Spread a view over all tiles in equal chunks and return it; arguments as for :meth:`Tensor.map_linear`."""
     size = tensor.dtype.bytes
     grain = grain or max(1, _GRAIN_BYTES // size)
     smallest = min_elements if min_elements is not None else max(1, _MIN_BYTES_PER_TILE // size)
     grains = -(-tensor.size // grain)
-    tiles = max(1, min(num_tiles, grains, tensor.size // max(1, smallest)))
+    tiles = max(1, min(graph.num_tiles, grains, tensor.size // max(1, smallest)))
     edges = np.arange(tiles + 1, dtype=np.int64) * grains // tiles * grain
     edges[-1] = tensor.size
-    tile = ((np.arange(tiles) + first_tile) % num_tiles).astype(np.int32)
-    return Placement(edges[:-1], np.diff(edges), tile)
+    tile = ((np.arange(tiles) + first_tile) % graph.num_tiles).astype(np.int32)
+    return graph.place(tensor, Placement(edges[:-1], np.diff(edges), tile))
 
 
-def at_addresses(tensor: Tensor, placement: Placement, debug: DebugRecord) -> Placement:
+def map_regions(graph: Graph, regions: Regions, tiles: npt.ArrayLike) -> None:
+    """Place region r of a view on ``tiles[r]``, int[num].
+
+    Raises:
+        TileMappingError: A tile that the graph lacks, or two tiles for one element.
+    """
+    tile = np.asarray(tiles, dtype=np.int32)[regions.row]
+    debug = graph.origin("")
+    graph.check_tiles(tile, regions.tensor, debug)
+    graph.place_addresses(Placement(regions.begin, regions.length, tile), debug)
+
+
+def map_unmapped(graph: Graph) -> list[Variable]:
+    """Spread every variable that is not mapped completely over all tiles, with a warning; returns them."""
+    missing = [v for v in graph.variables if not v.mapping.is_complete]
+    for variable in missing:
+        graph.map_linear(graph.whole(variable))
+        warnings.warn(
+            f"{variable!r} is not mapped; it was spread over all tiles ({variable.debug.location or 'no line'})",
+            stacklevel=2,
+        )
+    return missing
+
+
+def place(graph: Graph, tensor: View, placement: Placement) -> View:
+    """Place intervals of a flattened view. Returns the view.
+
+    Raises:
+        TileMappingError: A tile that the graph lacks, an interval outside the view, or two tiles for one element.
+    """
+    debug = graph.origin(tensor.name)
+    graph.check_tiles(placement.tile, f"variable {tensor.name!r}", debug)
+    graph.place_addresses(_at_addresses(tensor, placement, debug), debug)
+    return tensor
+
+
+def _at_addresses(tensor: Tensor, placement: Placement, debug: DebugRecord) -> Placement:
     """A placement of elements of a flattened view, as one of global addresses.
 
     The view is a list of runs of addresses, the placement a list of intervals of the view; both are cut at the ends of
@@ -248,7 +306,7 @@ def at_addresses(tensor: Tensor, placement: Placement, debug: DebugRecord) -> Pl
     cuts = distinct(np.concatenate([starts, begin, begin + length]))
     cuts = cuts[(cuts >= 0) & (cuts <= tensor.size)]
     pieces, lengths = cuts[:-1], np.diff(cuts)
-    begin, length, tile = disjoint(placement, lambda at: f"element {at} of {tensor!r}", debug)
+    begin, length, tile = _disjoint(placement, lambda at: f"element {at} of {tensor!r}", debug)
     slot = np.searchsorted(begin, pieces, side="right") - 1
     inside = (slot >= 0) & (pieces < (begin + length)[np.maximum(slot, 0)])
     run = np.searchsorted(starts, pieces, side="right") - 1
@@ -269,7 +327,7 @@ def overlay(space: AddressSpace, placement: Placement, debug: DebugRecord) -> No
         return f"element {number} of {variable!r}"
 
     kept = Placement(placement.begin[keep], placement.length[keep], placement.tile[keep])
-    address, length, tile = disjoint(kept, element, debug)
+    address, length, tile = _disjoint(kept, element, debug)
     address, length, source = cut_at(space.bases(), address, length)
     tile = tile[source]
     owner = np.searchsorted(space.bases(), address, side="right") - 1
@@ -280,7 +338,7 @@ def overlay(space: AddressSpace, placement: Placement, debug: DebugRecord) -> No
         variable.mapping = variable.mapping.overlaid(address[mine] - variable.base, length[mine], tile[mine])
 
 
-def disjoint(placement: Placement, name: Callable[[int], str], debug: DebugRecord) -> Placement:
+def _disjoint(placement: Placement, name: Callable[[int], str], debug: DebugRecord) -> Placement:
     """The intervals in ascending order, with those of one tile that overlap joined.
 
     Overlapping intervals form clusters; a cluster ends where an interval begins at or after the furthest end so far.

@@ -1,7 +1,8 @@
 """The table of op rules: what each kind of op is, in one place.
 
-A kind is a class: which operands, attributes and results are legal, what it means in NumPy, what it simplifies to, its
-derivative, and its lowering to libraries. :func:`rule` registers it; a new kind touches the one file that has it.
+A kind is a class of three parts: legal operands, attributes and results, and its meaning in NumPy (:class:`OpMeaning`);
+what it simplifies to, and its derivative (:class:`OpRewrites`); and its lowering to libraries (:class:`OpLowering`).
+:func:`rule` registers it; a new kind touches the one file that has it.
 """
 
 from __future__ import annotations
@@ -28,42 +29,21 @@ Gradients = Sequence["Value | None"]
 Types = Iterable[tuple["Shape", "ElementType"]]
 
 
-class OpRule:
-    """Rules for the ops of one kind. Subclasses are registered with :func:`rule` and have no state.
+class OpMeaning:
+    """Legal ops of a kind and their results: asked by the verifier, the printer and the interpreter.
 
     Attributes:
         operands: Number of operands, or the least and the most (None: any number).
         attributes: Name and Python type (or types) of each attribute; all are required, no others allowed.
-        region_names: Names of the regions in listings; the last name stands for all further ones.
-        folds: True if an op on constants alone may be computed when the network is compiled.
-        repeats: True if equal ops have equal results, so that one can stand for both.
-        reads_eagerly: False if the op itself sees to it that its operands become variables.
-        wants_one_piece: True if matrices that several variables show together are copied into one before the op reads
-            them.
-        laid_together: Operands that :meth:`layout_together` makes as views of one variable, where all of them are new.
         planned: True if libraries plan it: it may have an attribute ``hint``, a
             :class:`~abele.network.ir.op.PlanHint`, besides the others.
-        depends_on_operands_alone: True if lowering depends on nothing but attributes, operands and what results are to
-            be laid out like, and changes nothing but the graph and the program. False also where
-            it costs less than looking for what was lowered before.
-        lays_out_by_operands: True if :meth:`layout` looks at how other operands lie.
+        region_names: Names of the regions in listings; the last name stands for all further ones.
     """
 
     operands: ClassVar[int | tuple[int, int | None]] = 1
     attributes: ClassVar[Mapping[str, Any]] = {}
-    region_names: ClassVar[tuple[str, ...]] = ()
-    folds: ClassVar[bool] = True
-    repeats: ClassVar[bool] = True
-    reads_eagerly: ClassVar[bool] = True
-    wants_one_piece: ClassVar[bool] = False
-    laid_together: ClassVar[tuple[int, ...]] = ()
     planned: ClassVar[bool] = False
-    depends_on_operands_alone: ClassVar[bool] = True
-    lays_out_by_operands: ClassVar[bool] = False
-
-    def waits_for_reader(self, op: NetworkOp) -> bool:
-        """True if an op is lowered when its result is first read, which may then lie as the reader's operands do."""
-        return False
+    region_names: ClassVar[tuple[str, ...]] = ()
 
     def types(self, op: NetworkOp) -> Types:
         """The shape rule: types of the results, from operands and attributes.
@@ -83,6 +63,18 @@ class OpRule:
     def interpret(self, run: Interpreter, op: NetworkOp, args: Sequence[Array]) -> Any:
         """As :meth:`evaluate`, for kinds with blocks that ``run`` can interpret."""
         return self.evaluate(op, *args)
+
+
+class OpRewrites:
+    """Equivalent ops and derivatives: asked by passes and by :func:`~abele.network.autodiff.differentiate`.
+
+    Attributes:
+        folds: True if an op on constants alone may be computed when the network is compiled.
+        repeats: True if equal ops have equal results, so that one can stand for both.
+    """
+
+    folds: ClassVar[bool] = True
+    repeats: ClassVar[bool] = True
 
     def simplify(self, net: BlockBuilder, op: NetworkOp) -> Value | tuple[Value, ...] | None:
         """Simpler equivalent of the op, appended to ``net``; None to leave it as it is.
@@ -104,9 +96,44 @@ class OpRule:
         """Append what makes ``part`` of the result of the parts of those operands of which anything is needed."""
         return net.emit(op.kind, inputs, part.shape, op.output.dtype, **op.attrs)
 
-    def lower(self, to: Lowering, op: NetworkOp) -> Tensor | tuple[Tensor | None, ...]:
-        """Append the library calls that compute ``op``; returns its outputs, None for those that nothing reads."""
-        raise NotImplementedError
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+        """Append ops for the gradients of the inputs, given those of the outputs.
+
+        Args:
+            net: Network or block to extend.
+            op: The op to differentiate.
+            grads: Gradient of the loss by each output; None where the loss does not depend on it.
+            wanted: For each input, whether its gradient is needed.
+
+        Returns:
+            One value per input; None where the input has no gradient or it is not wanted.
+        """
+        raise no_derivative(op)
+
+
+class OpLowering:
+    """Layouts and library calls: asked by :class:`~abele.distribution.lowering.Lowering`.
+
+    Attributes:
+        reads_eagerly: False if the op itself sees to it that its operands become variables.
+        wants_one_piece: True if matrices that several variables show together are copied into one before the op reads
+            them.
+        laid_together: Operands that :meth:`layout_together` makes as views of one variable, where all of them are new.
+        depends_on_operands_alone: True if lowering depends on nothing but attributes, operands and what results are to
+            be laid out like, and changes nothing but the graph and the program. False also where
+            it costs less than looking for what was lowered before.
+        lays_out_by_operands: True if :meth:`layout` looks at how other operands lie.
+    """
+
+    reads_eagerly: ClassVar[bool] = True
+    wants_one_piece: ClassVar[bool] = False
+    laid_together: ClassVar[tuple[int, ...]] = ()
+    depends_on_operands_alone: ClassVar[bool] = True
+    lays_out_by_operands: ClassVar[bool] = False
+
+    def waits_for_reader(self, op: NetworkOp) -> bool:
+        """True if an op is lowered when its result is first read, which may then lie as the reader's operands do."""
+        return False
 
     def beside(self, op: NetworkOp, operand: int) -> Iterable[Value]:
         """Operands like one of which input ``operand`` is laid out, where it is a new variable and one of them is not.
@@ -126,19 +153,32 @@ class OpRule:
         """The operands of :attr:`laid_together`, as the op wants them; it is asked as :meth:`layout` is."""
         raise NotImplementedError
 
-    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
-        """Append ops for the gradients of the inputs, given those of the outputs.
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor | tuple[Tensor | None, ...]:
+        """Append the library calls that compute ``op``; returns its outputs, None for those that nothing reads."""
+        raise NotImplementedError
 
-        Args:
-            net: Network or block to extend.
-            op: The op to differentiate.
-            grads: Gradient of the loss by each output; None where the loss does not depend on it.
-            wanted: For each input, whether its gradient is needed.
 
-        Returns:
-            One value per input; None where the input has no gradient or it is not wanted.
-        """
-        raise no_derivative(op)
+class OpRule(OpMeaning, OpRewrites, OpLowering):
+    """Rules for the ops of one kind. Subclasses are registered with :func:`rule` and have no state."""
+
+
+class LazyReader(OpRule):
+    """A kind that reads its operands itself, such as one with a body, or a copy from another IPU.
+
+    Its operands become variables when something inside first reads them, so that more than they decides its lowering.
+    """
+
+    folds = False
+    reads_eagerly = False
+    depends_on_operands_alone = False
+
+
+class Stateful(OpRule):
+    """A kind that reads or changes what lives longer than its operands: equal ops have other results."""
+
+    folds = False
+    repeats = False
+    depends_on_operands_alone = False
 
 
 class RowWise(OpRule):

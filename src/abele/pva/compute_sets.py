@@ -9,7 +9,7 @@ from abele.pva.missing import missing
 from abele.pva.sequences import LazySequence
 from abele.pva.variables import Variable, Variables, text_at
 from abele.report import Report, Table
-from abele.report.tiles import rows_of
+from abele.report.relations import rows_of
 
 
 class VertexGroup:
@@ -172,5 +172,5 @@ def used_variables(report: Report, row: int) -> UsedVariables:
 
 def _rows(table: Table, superstep: int) -> Int64:
     """Rows of a relation that belong to a superstep, int64[n]."""
-    found = rows_of(table, "superstep", superstep) if superstep >= 0 else slice(0, 0)
+    found = rows_of(table, "superstep", superstep)
     return np.arange(found.start, found.stop)

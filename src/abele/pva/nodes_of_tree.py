@@ -12,6 +12,8 @@ import numpy.typing as npt
 from abele.arrays import Int64
 from abele.pva.program_nodes import NodeColumns, NodeType, step_types
 from abele.report import Report, Text
+from abele.report.nodes import depths, roots, sizes
+from abele.report.relations import flat_ranges, ranges_of
 
 _OF_KIND = {
     "Block": NodeType.BLOCK,
@@ -41,7 +43,7 @@ def nodes_of_tree(report: Report) -> NodeColumns | None:
     tree = report.program_tree
     owner = report.nodes_by_step.astype(np.int64)
     parent = tree["parent"].astype(np.int64)
-    depth = _depths(parent)
+    depth = depths(parent, _MOST_DEEP)
     if not len(tree) or (owner < 0).any() or depth is None:
         return None
     kind, names, step_names = tree.columns["kind"], tree.columns["name"], report.steps.columns["name"]
@@ -49,7 +51,7 @@ def nodes_of_tree(report: Report) -> NodeColumns | None:
     assert isinstance(names, Text)
     assert isinstance(step_names, Text)
     # Refuse a tree whose programs do not hold the steps in order: the caller then makes nodes of the steps alone.
-    root = _roots(parent)
+    root = roots(parent)
     programs = _with_kind(kind, "Program")
     place = _first_places(report, root[owner])
     if not _are_places(place, owner, step_names.codes) or not _are_programs(report, programs, root[owner]):
@@ -76,7 +78,7 @@ def nodes_of_tree(report: Report) -> NodeColumns | None:
     node_of_source[nodes] = np.flatnonzero(~is_step)
     # The end of each subtree follows from depths alone; it is right only if each node lies inside of its holder.
     level = np.where(is_step, depth[holder[order]] + 1, depth[np.maximum(source, 0)])
-    end = _ends(level)
+    end = np.arange(len(level)) + sizes(level)
     inner = np.flatnonzero(holder[order] >= 0)
     if (holder[order[is_step]] < 0).any() or not _lie_in(inner, node_of_source[holder[order[inner]]], level, end):
         return None
@@ -119,27 +121,6 @@ def _are_programs(report: Report, programs: Int64, root_of_step: Int64) -> bool:
     return bool((programs[number[outside]] == root_of_step[outside]).all())
 
 
-def _depths(parent: Int64) -> Int64 | None:
-    """Nodes that each node lies in, int64[nodes]; None where they nest without end."""
-    depth = np.zeros(len(parent), np.int64)
-    inner = np.flatnonzero(parent >= 0)
-    for _ in range(_MOST_DEEP):
-        deeper = depth.copy()
-        deeper[inner] = depth[parent[inner]] + 1
-        if np.array_equal(deeper, depth):
-            return depth
-        depth = deeper
-    return None
-
-
-def _roots(parent: Int64) -> Int64:
-    """The root above each node, int64[nodes]."""
-    above = np.where(parent < 0, np.arange(len(parent)), parent)
-    while not np.array_equal(further := above[above], above):
-        above = further
-    return above
-
-
 def _first_places(report: Report, root: Int64) -> Int64:
     """The row that the same step became at the first call of its function, for each row of steps, int64[steps].
 
@@ -172,15 +153,6 @@ def _anchors(first_step: Int64, root: Int64, root_of_leaf: Int64, leaves: Int64)
     return begins[order][np.maximum(at, 0)] if len(order) else np.zeros(len(leaves), np.int64)
 
 
-def _ends(depth: Int64) -> Int64:
-    """The node after the last one below each, int64[nodes]: the next that lies no deeper."""
-    end = np.full(len(depth), len(depth), np.int64)
-    for level in np.unique(depth).tolist():
-        here, stops = np.flatnonzero(depth == level), np.append(np.flatnonzero(depth <= level), len(depth))
-        end[here] = stops[np.searchsorted(stops, here, side="right")]
-    return end
-
-
 def _lie_in(nodes: Int64, holders: Int64, depth: Int64, end: Int64) -> bool:
     """True if each node is behind its holder and before the end of that, and one deeper."""
     there = (holders >= 0) & (holders < nodes) & (nodes < end[holders])
@@ -196,12 +168,10 @@ def _blocks(report: Report, blocks: Int64, root: Int64, node_of_source: Int64) -
     first, size = (tree[name].astype(np.int64) for name in ("first_step", "num_steps"))
     blocks = blocks[(first[blocks] >= 0) & (size[blocks] > 0)]
     # Once where they stand, or once per call of the function that they stand in.
-    low = np.searchsorted(calls["function"], root[blocks], side="left")
-    places = np.searchsorted(calls["function"], root[blocks], side="right") - low
+    low, places = ranges_of(calls, "function", root[blocks])
     if places.sum() > _MOST_DEEP * max(count, 1):
         return []
-    again = np.repeat(np.arange(len(blocks)), places)
-    call = np.repeat(low - (np.cumsum(places) - places), places) + np.arange(len(again))
+    call, again = flat_ranges(low, places)
     there = calls["first_step"][call] + first[blocks[again]] - first[root[blocks[again]]]
     alone = blocks[places == 0]
     block, begin = np.append(alone, blocks[again]), np.append(first[alone], there)
@@ -218,7 +188,7 @@ def _blocks(report: Report, blocks: Int64, root: Int64, node_of_source: Int64) -
         length = size[block[mine]]
         if length.sum() > count:
             break
-        at = np.repeat(begin[mine] - (np.cumsum(length) - length), length) + np.arange(length.sum())
-        inside[at] = np.repeat(node_of_source[block[mine]], length)
+        at, which = flat_ranges(begin[mine], length)
+        inside[at] = node_of_source[block[mine]][which]
         found.append(inside)
     return found

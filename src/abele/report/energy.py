@@ -17,6 +17,7 @@ import numpy as np
 
 from abele.errors import FileFormatError, MachineError
 from abele.machine import CONFIDENCE, MEMORY_KINDS, Energy, Source
+from abele.report.relations import sums_of
 from abele.report.schema import ARITHMETIC
 from abele.report.text import percent_text, seconds_text
 from abele.words import counted
@@ -352,12 +353,11 @@ class _Amounts:
         if not len(superstep) or not len(table):
             return found
         moved = table["read_bytes"].astype(np.float64) + table["written_bytes"]
-        each = np.bincount(table["superstep"], weights=moved, minlength=int(superstep.max()) + 1)
         # Rows of the exchange, the copies and the vertices of one superstep follow each other: the first counts.
         first = np.ones(len(superstep), dtype=bool)
         first[1:] = (superstep[1:] != superstep[:-1]) | (self._op[1:] != self._op[:-1])
         rows = first & (superstep >= 0)
-        found[rows] = each[superstep[rows]] * self._times[rows]
+        found[rows] = sums_of(table, "superstep", moved, superstep[rows]) * self._times[rows]
         return found
 
     @property
@@ -394,8 +394,6 @@ class _Amounts:
         report, links = self._report, self._report.phase_links
         if not len(links):
             return 0.0
-        phase = report.steps["phase"].astype(np.int64)
-        each = np.bincount(links["phase"], weights=links["bytes"], minlength=int(phase.max()) + 1)
-        moved = np.where(phase >= 0, each[np.maximum(phase, 0)], 0.0) * self._times
+        moved = sums_of(links, "phase", links["bytes"], report.steps["phase"]) * self._times
         whole = self._partner == "replicas"
         return float(moved[~whole].sum()) * times + float(moved[whole].sum()) / report.steps_per_run

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from abele.arrays import Bool, Int64
+from abele.report.relations import summed_by
 from abele.report.text import aligned_lines, count_text, percent_text, source_text
 from abele.report.uses import op_edges
 
@@ -112,11 +113,9 @@ def masks(report: Report, program: int = 0) -> Masks:
     kinds = np.asarray(steps["kind"].tolist())
     made, applied = _roles(report, program)
     op = np.asarray(steps["op"])
-    known = op >= 0
 
     def by_op(chosen: Bool) -> Int64:
-        sums = np.bincount(op[known & chosen], weights=cycles[known & chosen], minlength=len(ops))
-        return sums.astype(np.int64)
+        return summed_by(op[chosen], cycles[chosen], len(ops)).astype(np.int64)
 
     streams = kinds == "stream"
     total, compute, exchange = by_op(~streams), by_op(kinds == "compute"), by_op(kinds == "exchange")

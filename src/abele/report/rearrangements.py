@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from abele.arrays import Array, Bool, Int64
+from abele.report.relations import summed_by
 from abele.report.text import aligned_lines, count_text, percent_text, source_text
 
 if TYPE_CHECKING:
@@ -105,12 +107,11 @@ def rearrangements(report: Report) -> Rearrangements:
     moves = copied | gathered | written
     sent = np.asarray(steps["exchanged_bytes"]) * np.asarray(steps["executions"]) * (moves & (kind == "exchange"))
 
-    def by_op(chosen: Any, values: Any) -> Any:
-        return np.bincount(op[chosen], weights=values[chosen], minlength=len(ops)).astype(np.int64)
+    def by_op(chosen: Bool, values: Array) -> Int64:
+        return summed_by(op[chosen], values[chosen], len(ops)).astype(np.int64)
 
-    known = op >= 0
-    sums = [by_op(known & chosen, cycles) for chosen in (moves, copied, gathered, written)]
-    sent_bytes = by_op(known & moves, sent)
+    sums = [by_op(chosen, cycles) for chosen in (moves, copied, gathered, written)]
+    sent_bytes = by_op(moves, sent)
     order = [int(n) for n in np.argsort(-sums[0], kind="stable") if sums[0][n]]
     listed = list(ops.rows())
     rows = []

@@ -13,39 +13,12 @@ import numpy.typing as npt
 
 from abele.errors import InvalidOptionError
 from abele.machine import described
+from abele.report import nodes, tiles, uses, whole_run
 from abele.report.cycles import Cycles, run_cycles
 from abele.report.host_profile import HostProfile
 from abele.report.loading import Loading, loading_of
 from abele.report.memory import Memory
-from abele.report.schema import (
-    BUFFER_TILES,
-    CRITICAL,
-    EXCHANGE_BLOCKS,
-    EXPONENT_COUNTS,
-    EXPONENT_RECORDS,
-    GROUPS,
-    HOST_FUNCTIONS,
-    HOST_LEAVES,
-    LIFETIMES,
-    PHASE_IPUS,
-    PHASE_LINKS,
-    PHASE_TILES,
-    PROGRAM_TILES,
-    RUN_LOOPS,
-    RUN_SPANS,
-    RUNS,
-    SPANS,
-    STEP_GROUPS,
-    VARIABLE_TILES,
-)
-from abele.report.schema_program import (
-    CODELETS,
-    FUNCTION_CALLS,
-    PROGRAM_TREE,
-    SUPERSTEP_VARIABLES,
-    SUPERSTEPS,
-    VERTICES,
-)
+from abele.report.schema import TABLES
 from abele.report.table import Table
 from abele.report.text_column import read_only
 from abele.words import counted
@@ -113,31 +86,31 @@ class Report:
     memory: Memory
     variables: Table
     liveness: Table
-    runs: Table = field(default_factory=RUNS.empty)
-    groups: Table = field(default_factory=GROUPS.empty)
-    spans: Table = field(default_factory=SPANS.empty)
-    critical: Table = field(default_factory=CRITICAL.empty)
-    step_groups: Table = field(default_factory=STEP_GROUPS.empty)
-    phase_tiles: Table = field(default_factory=PHASE_TILES.empty)
-    program_tiles: Table = field(default_factory=PROGRAM_TILES.empty)
-    variable_tiles: Table = field(default_factory=VARIABLE_TILES.empty)
-    lifetimes: Table = field(default_factory=LIFETIMES.empty)
-    buffer_tiles: Table = field(default_factory=BUFFER_TILES.empty)
-    host_leaves: Table = field(default_factory=HOST_LEAVES.empty)
-    host_functions: Table = field(default_factory=HOST_FUNCTIONS.empty)
-    program_tree: Table = field(default_factory=PROGRAM_TREE.empty)
-    function_calls: Table = field(default_factory=FUNCTION_CALLS.empty)
-    supersteps: Table = field(default_factory=SUPERSTEPS.empty)
-    codelets: Table = field(default_factory=CODELETS.empty)
-    vertices: Table = field(default_factory=VERTICES.empty)
-    superstep_variables: Table = field(default_factory=SUPERSTEP_VARIABLES.empty)
-    run_spans: Table = field(default_factory=RUN_SPANS.empty)
-    run_loops: Table = field(default_factory=RUN_LOOPS.empty)
-    phase_ipus: Table = field(default_factory=PHASE_IPUS.empty)
-    phase_links: Table = field(default_factory=PHASE_LINKS.empty)
-    exchange_blocks: Table = field(default_factory=EXCHANGE_BLOCKS.empty)
-    exponent_records: Table = field(default_factory=EXPONENT_RECORDS.empty)
-    exponent_counts: Table = field(default_factory=EXPONENT_COUNTS.empty)
+    runs: Table = field(default_factory=TABLES["runs"].empty)
+    groups: Table = field(default_factory=TABLES["groups"].empty)
+    spans: Table = field(default_factory=TABLES["spans"].empty)
+    critical: Table = field(default_factory=TABLES["critical"].empty)
+    step_groups: Table = field(default_factory=TABLES["step_groups"].empty)
+    phase_tiles: Table = field(default_factory=TABLES["phase_tiles"].empty)
+    program_tiles: Table = field(default_factory=TABLES["program_tiles"].empty)
+    variable_tiles: Table = field(default_factory=TABLES["variable_tiles"].empty)
+    lifetimes: Table = field(default_factory=TABLES["lifetimes"].empty)
+    buffer_tiles: Table = field(default_factory=TABLES["buffer_tiles"].empty)
+    host_leaves: Table = field(default_factory=TABLES["host_leaves"].empty)
+    host_functions: Table = field(default_factory=TABLES["host_functions"].empty)
+    program_tree: Table = field(default_factory=TABLES["program_tree"].empty)
+    function_calls: Table = field(default_factory=TABLES["function_calls"].empty)
+    supersteps: Table = field(default_factory=TABLES["supersteps"].empty)
+    codelets: Table = field(default_factory=TABLES["codelets"].empty)
+    vertices: Table = field(default_factory=TABLES["vertices"].empty)
+    superstep_variables: Table = field(default_factory=TABLES["superstep_variables"].empty)
+    run_spans: Table = field(default_factory=TABLES["run_spans"].empty)
+    run_loops: Table = field(default_factory=TABLES["run_loops"].empty)
+    phase_ipus: Table = field(default_factory=TABLES["phase_ipus"].empty)
+    phase_links: Table = field(default_factory=TABLES["phase_links"].empty)
+    exchange_blocks: Table = field(default_factory=TABLES["exchange_blocks"].empty)
+    exponent_records: Table = field(default_factory=TABLES["exponent_records"].empty)
+    exponent_counts: Table = field(default_factory=TABLES["exponent_counts"].empty)
     meta: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -242,181 +215,27 @@ class Report:
         """Cycles that each tile computes in one run of program 0, int64[tiles]."""
         return read_only(self.program_by_tile("compute_cycles"))
 
-    def groups_of(self, step: int) -> list[str]:
-        """Names of the sync groups that a step keeps busy.
+    # Questions by the module that answers them: ``report.memory_at(step)`` calls ``tiles.memory_at(report, step)``.
 
-        Args:
-            step: Row in the steps table.
+    program_by_tile = tiles.program_by_tile
+    step_by_tile = tiles.step_by_tile
+    groups_of = tiles.groups_of
+    variable_by_tile = tiles.variable_by_tile
+    memory_at = tiles.memory_at
 
-        Raises:
-            InvalidOptionError: There is no such step.
-        """
-        from abele.report.tiles import groups_of
+    variables_of = uses.variables_of
+    uses_of = uses.uses_of
+    exchange_of = uses.exchange_of
+    live_at = uses.live_at
+    op_edges = uses.op_edges
 
-        return groups_of(self, step)
-
-    def program_by_tile(self, column: str, program: int = 0) -> npt.NDArray[np.int64]:
-        """Cycles or bytes of one run of a program on each tile, int64[tiles].
-
-        Args:
-            column: ``compute_cycles``, ``sent_bytes`` or ``received_bytes``.
-            program: Index of the program.
-        """
-        from abele.report.tiles import program_by_tile
-
-        return program_by_tile(self, column, program)
-
-    def step_by_tile(self, column: str, step: int) -> npt.NDArray[np.int64]:
-        """Cycles or bytes of one execution of a step on each tile, int64[tiles].
-
-        Args:
-            column: ``compute_cycles``, ``sent_bytes`` or ``received_bytes``.
-            step: Row in the steps table.
-
-        Raises:
-            InvalidOptionError: There is no such step or column.
-        """
-        from abele.report.tiles import step_by_tile
-
-        return step_by_tile(self, column, step)
-
-    def variable_by_tile(self, variable: int | str) -> npt.NDArray[np.int64]:
-        """Bytes that each tile holds of a variable, int64[tiles].
-
-        Args:
-            variable: Row in the variables table, or a name.
-
-        Raises:
-            InvalidOptionError: There is no such variable.
-        """
-        from abele.report.tiles import variable_by_tile
-
-        return variable_by_tile(self, variable)
-
-    def memory_at(self, step: int) -> npt.NDArray[np.int64]:
-        """Bytes on each tile while a step runs, int64[tiles].
-
-        Args:
-            step: Row in the steps table.
-
-        Raises:
-            InvalidOptionError: There is no such step.
-        """
-        from abele.report.tiles import memory_at
-
-        return memory_at(self, step)
-
-    def exchange_of(self, step: int) -> Table:
-        """Bytes between sender and receiver tiles of an exchange, in blocks; empty where the report does not hold it.
-
-        Reports hold the phases on which runs spend most cycles; an executable knows all (``exchange_pairs``).
-
-        Args:
-            step: Row in the steps table.
-
-        Returns:
-            Rows ``source_tile``, ``target_tile``, ``block_tiles`` and ``bytes`` of one execution.
-
-        Raises:
-            InvalidOptionError: There is no such step.
-        """
-        from abele.report.uses import exchange_of
-
-        return exchange_of(self, step)
-
-    def spans_between(self, first: int, end: int, *, program: int = 0, most: int = 1 << 20) -> Table:
-        """Every execution of steps that falls into a part of a run, in order of their starts.
-
-        Args:
-            first: First cycle of the part.
-            end: One past its last cycle.
-            program: Index of the program.
-            most: Spans that are given at most.
-
-        Returns:
-            Rows ``step`` (−1 for a time of which the report does not tell what happens), ``first_group``,
-            ``num_groups``, ``start_cycle`` and ``cycles``.
-
-        Raises:
-            InvalidOptionError: More spans fall into it.
-        """
-        from abele.report.whole_run import spans_between
-
-        return spans_between(self, first, end, program=program, most=most)
-
-    def variables_of(self, step: int) -> Table:
-        """The variables that a step touches: rows ``variable``, ``read_bytes`` and ``written_bytes``.
-
-        Args:
-            step: Row in the steps table.
-
-        Raises:
-            InvalidOptionError: There is no such step.
-        """
-        from abele.report.uses import variables_of
-
-        return variables_of(self, step)
-
-    def uses_of(self, variable: int | str) -> Table:
-        """The steps that touch a variable: rows ``step``, ``read_bytes`` and ``written_bytes``, in order of steps.
-
-        Args:
-            variable: Row in the variables table, or a name.
-
-        Raises:
-            InvalidOptionError: There is no such variable.
-        """
-        from abele.report.uses import uses_of
-
-        return uses_of(self, variable)
-
-    def live_at(self, step: int) -> Table:
-        """The variables that live while a step runs and not always: columns of variables after ``variable``, the row.
-
-        Args:
-            step: Row in the steps table.
-
-        Raises:
-            InvalidOptionError: There is no such step.
-        """
-        from abele.report.uses import live_at
-
-        return live_at(self, step)
-
-    def op_edges(self, program: int = 0) -> Table:
-        """Edges of the operation graph: ``writer``, ``reader``, ``variable``, ``type``, ``shape`` and ``bytes``.
-
-        A reader has a variable from the operations before it in program order that wrote it since it was last written
-        whole; values that a loop carries into its next trip are left out.
-
-        Args:
-            program: Index of the program.
-        """
-        from abele.report.uses import op_edges
-
-        return op_edges(self, program)
-
-    def steps_of_node(self, node: int) -> npt.NDArray[np.int64]:
-        """Rows of the steps table that a node of the program tree became, with all that is inside, int64[n].
-
-        Those of a node in a function are there for each call of it.
-
-        Args:
-            node: Row in the program tree.
-
-        Raises:
-            InvalidOptionError: There is no such node.
-        """
-        from abele.report.nodes import steps_of_node
-
-        return steps_of_node(self, node)
+    spans_between = whole_run.spans_between
+    steps_of_node = nodes.steps_of_node
 
     @cached_property
     def nodes_by_step(self) -> npt.NDArray[np.int32]:
         """The innermost node of the program tree that each row of the steps table came from, int32[steps]."""
-        from abele.report.nodes import nodes_by_step
-
-        return read_only(nodes_by_step(self))
+        return read_only(nodes.nodes_by_step(self))
 
     @property
     def tile_balance(self) -> float:
@@ -483,7 +302,7 @@ class Report:
 
     def with_run(self, **row: Any) -> Report:
         """The report with one more run; ``row`` gives the columns of ``schema.RUNS``, defaults for those left out."""
-        defaults = {name: spec.default for name, spec in RUNS.columns.items()}
+        defaults = {name: spec.default for name, spec in TABLES["runs"].columns.items()}
         return replace(self, runs=self.runs.append(**(defaults | row)))
 
     def with_meta(self, **meta: Any) -> Report:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from abele.arrays import Int64
 from abele.errors import InvalidOptionError
+from abele.report.relations import rows_of
 from abele.report.table import Table
 
 if TYPE_CHECKING:
@@ -104,41 +105,50 @@ def joined(first: npt.NDArray[Any], count: npt.NDArray[Any], **values: Int64) ->
     return begin[at].astype(np.int64), total.astype(np.int64), {name: column[at] for name, column in columns.items()}
 
 
-def rows_of(table: Table, owner: str, number: int) -> slice:
-    """The rows of a relation that belong to one owner; relations are sorted by their owner, so few pages are read.
-
-    Args:
-        table: A relation such as ``phase_tiles``.
-        owner: Its first column.
-        number: The owner.
-    """
-    owners = table[owner]
-    number = min(max(number, -1), np.iinfo(owners.dtype).max - 1)  # No owner has a larger one.
-    # Of the column's own type: otherwise the whole column is converted for each question.
-    return slice(*np.searchsorted(owners, np.array([number, number + 1], dtype=owners.dtype)).tolist())
-
-
 def by_tile(report: Report, table: Table, rows: slice, column: str) -> Int64:
     """A column of some rows of a relation with tiles, as one number for each tile, int64[tiles]."""
     first, count, values = (table[name][rows] for name in ("first_tile", "num_tiles", column))
     return spread(first, count, values, report.memory.num_tiles)
 
 
-def program_by_tile(report: Report, column: str, program: int) -> Int64:
-    """Cycles or bytes of a run of a program on each tile, int64[tiles]; a column of ``schema.PROGRAM_TILES``."""
+def program_by_tile(report: Report, column: str, program: int = 0) -> Int64:
+    """Cycles or bytes of one run of a program on each tile, int64[tiles].
+
+    Args:
+        report: The report.
+        column: ``compute_cycles``, ``sent_bytes`` or ``received_bytes``.
+        program: Index of the program.
+    """
     table = report.program_tiles
     return by_tile(report, table, rows_of(table, "program", program), column)
 
 
 def step_by_tile(report: Report, column: str, step: int) -> Int64:
-    """Cycles or bytes of one execution of a step on each tile, int64[tiles]; a column of ``schema.PHASE_TILES``."""
+    """Cycles or bytes of one execution of a step on each tile, int64[tiles].
+
+    Args:
+        report: The report.
+        column: ``compute_cycles``, ``sent_bytes`` or ``received_bytes``.
+        step: Row in the steps table.
+
+    Raises:
+        InvalidOptionError: There is no such step or column.
+    """
     phase = int(report.steps["phase"][checked_step(report, step)])
     table = report.phase_tiles
-    return by_tile(report, table, rows_of(table, "phase", phase) if phase >= 0 else slice(0), column)
+    return by_tile(report, table, rows_of(table, "phase", phase), column)
 
 
 def groups_of(report: Report, step: int) -> list[str]:
-    """Names of the sync groups that a step keeps busy."""
+    """Names of the sync groups that a step keeps busy.
+
+    Args:
+        report: The report.
+        step: Row in the steps table.
+
+    Raises:
+        InvalidOptionError: There is no such step.
+    """
     table = report.step_groups
     rows = rows_of(table, "step", checked_step(report, step))
     pairs = zip(table["first_group"][rows].tolist(), table["num_groups"][rows].tolist(), strict=True)
@@ -184,7 +194,15 @@ def live_variables(report: Report, step: int) -> Int64:
 
 
 def memory_at(report: Report, step: int) -> Int64:
-    """Bytes on each tile while a step runs, int64[tiles]: always-live data, live variables and data in motion."""
+    """Bytes on each tile while a step runs, int64[tiles]: always-live data, live variables and data in motion.
+
+    Args:
+        report: The report.
+        step: Row in the steps table.
+
+    Raises:
+        InvalidOptionError: There is no such step.
+    """
     memory, table = report.memory, report.variable_tiles
     live = np.zeros(len(report.variables), dtype=bool)
     live[live_variables(report, step)] = True

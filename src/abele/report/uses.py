@@ -9,8 +9,9 @@ import numpy.typing as npt
 
 from abele.arrays import Int64
 from abele.errors import InvalidOptionError
+from abele.report.relations import flat_ranges, ranges_of, rows_of
 from abele.report.table import Table
-from abele.report.tiles import checked_step, live_variables, rows_of, variable_row
+from abele.report.tiles import checked_step, live_variables, variable_row
 
 if TYPE_CHECKING:
     from abele.report.report import Report
@@ -25,12 +26,16 @@ _MOST_WRITERS = 64
 def variables_of(report: Report, step: int) -> Table:
     """The variables that a step touches: columns ``variable``, ``read_bytes`` and ``written_bytes``.
 
+    Args:
+        report: The report.
+        step: Row in the steps table.
+
     Raises:
         InvalidOptionError: There is no such step.
     """
     superstep = int(report.steps["superstep"][checked_step(report, step)])
     table = report.superstep_variables
-    rows = rows_of(table, "superstep", superstep) if superstep >= 0 else slice(0)
+    rows = rows_of(table, "superstep", superstep)
     return Table({name: table[name][rows] for name in ("variable", "read_bytes", "written_bytes")})
 
 
@@ -38,6 +43,10 @@ def uses_of(report: Report, variable: int | str) -> Table:
     """The steps that touch a variable: columns ``step``, ``read_bytes`` and ``written_bytes``, in order of steps.
 
     All rows of a superstep are there: the exchange that brings a variable, what computes with it, and so on.
+
+    Args:
+        report: The report.
+        variable: Row in the variables table, or the name of the first of that name.
 
     Raises:
         InvalidOptionError: There is no such variable.
@@ -55,20 +64,34 @@ def uses_of(report: Report, variable: int | str) -> Table:
 
 
 def exchange_of(report: Report, step: int) -> Table:
-    """Bytes between sender and receiver tiles of a step's exchange; columns of ``schema.EXCHANGE_BLOCKS`` but the
-    first.
+    """Bytes between sender and receiver tiles of an exchange, in blocks; empty where the report does not hold it.
+
+    Reports hold the phases on which runs spend most cycles; an executable knows all (``exchange_pairs``).
+
+    Args:
+        report: The report.
+        step: Row in the steps table.
+
+    Returns:
+        Rows ``source_tile``, ``target_tile``, ``block_tiles`` and ``bytes`` of one execution.
 
     Raises:
         InvalidOptionError: There is no such step.
     """
     phase = int(report.steps["phase"][checked_step(report, step)])
     table = report.exchange_blocks
-    rows = rows_of(table, "phase", phase) if phase >= 0 else slice(0)
+    rows = rows_of(table, "phase", phase)
     return Table({name: table[name][rows] for name in ("source_tile", "target_tile", "block_tiles", "bytes")})
 
 
 def live_at(report: Report, step: int) -> Table:
-    """The variables that are not always live and live while a step runs, as rows of the variables table, largest first.
+    """The variables that live while a step runs and not always: columns of variables after ``variable``, the row.
+
+    The largest come first.
+
+    Args:
+        report: The report.
+        step: Row in the steps table.
 
     Raises:
         InvalidOptionError: There is no such step.
@@ -81,6 +104,10 @@ def live_at(report: Report, step: int) -> Table:
 
 def op_edges(report: Report, program: int = 0) -> Table:
     """Edges of a program's operation graph: data that one operation writes and another reads.
+
+    Args:
+        report: The report.
+        program: Index of the program.
 
     Returns:
         Columns ``writer`` and ``reader`` (rows of the ops table), ``variable`` (row), its ``type`` and ``shape``, and
@@ -106,9 +133,8 @@ def op_edges(report: Report, program: int = 0) -> Table:
     key = value[writes] * width + position[writes]
     low, high = np.searchsorted(key, wanted * width), np.searchsorted(key, wanted * width + position[reads])
     low = np.maximum(low, high - _MOST_WRITERS)
-    count = high - low
-    at = writes[np.repeat(low - (np.cumsum(count) - count), count) + np.arange(count.sum())]
-    reader = np.repeat(op[reads], count)
+    at, read = flat_ranges(low, high - low)
+    at, reader = writes[at], op[reads][read]
     kept = np.flatnonzero(op[at] != reader)
     ends = np.stack([op[at[kept]], reader[kept], variable[at[kept]]])
     order = np.lexsort((-written[at[kept]], *ends[::-1]))
@@ -143,14 +169,13 @@ def _events(report: Report, program: int) -> _UseEvents:
     # Steps have several rows, of which the first stands for all.
     first = np.append(True, (superstep[1:] != superstep[:-1]) | (op[1:] != op[:-1]))[: len(superstep)]
     rows = np.flatnonzero(first & (steps["program"] == program) & (op >= 0) & (superstep >= 0))
-    low, high = (np.searchsorted(table["superstep"], superstep[rows], side=side) for side in ("left", "right"))
-    count = high - low
+    first_use, count = ranges_of(table, "superstep", superstep[rows])
     if count.sum() > _MOST_USES:
         raise InvalidOptionError(
             f"steps touch {int(count.sum()):,} variables in all, and at most {_MOST_USES:,} are followed"
         )
-    at = np.repeat(low - (np.cumsum(count) - count), count) + np.arange(count.sum())
-    position = np.repeat(rows, count)
+    at, step = flat_ranges(first_use, count)
+    position = rows[step]
     order = np.lexsort((position, table["variable"][at]))
     at, position = at[order], position[order]
     return _UseEvents(

@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from abele.arrays import Int64
 from abele.errors import InvalidOptionError
+from abele.report.relations import rows_of
 from abele.report.table import Table
-from abele.report.tiles import rows_of
 
 if TYPE_CHECKING:
     from abele.report.report import Report
@@ -21,13 +21,26 @@ _MOST_NESTED = 128
 _MOST_CYCLES = 1 << 62
 
 
-def spans_between(report: Report, first: int, end: int, *, program: int, most: int) -> Table:
-    """The executions of steps that fall into a part of a run; see :meth:`abele.report.Report.spans_between`.
+def spans_between(report: Report, first: int, end: int, *, program: int = 0, most: int = 1 << 20) -> Table:
+    """Every execution of steps that falls into a part of a run, in order of their starts.
 
-    Loops are unfolded from the outermost to the innermost, and of each only the trips that reach into the part, so that
-    a short part of a long run costs what is in it. How long a trip of a loop lasts is found for each span by itself:
-    from its start in the first trips of the loops inside to its end in their last ones.
+    Args:
+        report: The report.
+        first: First cycle of the part.
+        end: One past its last cycle.
+        program: Index of the program.
+        most: Spans that are given at most.
+
+    Returns:
+        Rows ``step`` (−1 for a time of which the report does not tell what happens), ``first_group``,
+        ``num_groups``, ``start_cycle`` and ``cycles``.
+
+    Raises:
+        InvalidOptionError: More spans fall into it.
     """
+    # Loops are unfolded from the outermost to the innermost, and of each only the trips that reach into the part, so
+    # that a short part of a long run costs what is in it. How long a trip of a loop lasts is found for each span by
+    # itself: from its start in the first trips of the loops inside to its end in their last ones.
     table = report.run_spans
     rows = rows_of(table, "program", program)
     start, cycles = (table[name][rows] for name in ("start_cycle", "cycles"))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from abele.arrays import Float64, Int64
+from abele.report.relations import flat_ranges
 
 COLUMNS = 512
 """Columns of a map tile."""
@@ -97,9 +98,8 @@ def seen(bars: LaneBars, edges: Float64, most: int) -> Seen:
     order = np.argsort(covered, kind="stable")
     winner[column[order]] = bar[order]
     wide = np.flatnonzero(last - first > 1)
-    length = (last - first - 1)[wide]
-    own = np.repeat(first[wide] + 1 - (np.cumsum(length) - length), length) + np.arange(int(length.sum()))
-    winner[own] = np.repeat(wide, length)
+    own, which = flat_ranges(first[wide] + 1, (last - first - 1)[wide])
+    winner[own] = wide[which]
     count = np.bincount(column[: len(places)], minlength=columns)
     count += np.bincount(column[len(places) :][last > first], minlength=columns)
     count[own] = 1

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from abele.arrays import Float64, Int64
 from abele.errors import InvalidOptionError
 from abele.report import Report
-from abele.report.tiles import rows_of
+from abele.report.relations import flat_ranges, rows_of
 
 MOST_WHOLE = 1 << 22
 """Executions that are unfolded for a whole run."""
@@ -137,17 +137,12 @@ def chains_of(report: Report, loop: npt.NDArray[np.int32]) -> tuple[list[Int64],
 def _untold(report: Report, program: int) -> dict[int, int]:
     table = report.run_spans
     rows = np.flatnonzero((table["program"] == program) & (table["step"] < 0))
-    group = _groups(table["first_group"][rows], table["num_groups"][rows])
-    start = np.repeat(table["start_cycle"][rows], table["num_groups"][rows])
+    group, span = flat_ranges(table["first_group"][rows], table["num_groups"][rows])
+    start = table["start_cycle"][rows[span]]
     found: dict[int, int] = {}
     for g, at in zip(group.tolist(), start.tolist(), strict=True):
         found[g] = min(found.get(g, at), at)
     return found
-
-
-def _groups(first: npt.NDArray[np.int32], count: npt.NDArray[np.int32]) -> Int64:
-    count = count.astype(np.int64)
-    return np.asarray(np.repeat(first - (np.cumsum(count) - count), count) + np.arange(int(count.sum())), np.int64)
 
 
 def _unfolded(
@@ -161,10 +156,8 @@ def _unfolded(
     count = spans["num_groups"][told].astype(np.int64)
     if int(count.sum()) > 4 * most:
         raise TooManySpansError(f"{int(count.sum()):,} spans fall into cycles {first:,} to {end:,}")
-    step, start, cycles = (
-        np.repeat(spans[name][told], count).astype(np.int64) for name in ("step", "start_cycle", "cycles")
-    )
-    group = _groups(spans["first_group"][told], spans["num_groups"][told])
+    group, span = flat_ranges(spans["first_group"][told], count)
+    step, start, cycles = (spans[name][told][span].astype(np.int64) for name in ("step", "start_cycle", "cycles"))
     inside = group < len(report.groups)
     return Executions(
         group=group[inside],

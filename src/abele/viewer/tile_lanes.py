@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from abele.arrays import Float64, Int64
 from abele.report import Report
+from abele.report.relations import flat_ranges, joined_rows
 from abele.report.tiles import spread
 from abele.viewer.executions import Looped
 from abele.viewer.lanes import PARTS, SLOTS, GroupLanes, lanes_of
@@ -108,10 +109,7 @@ def work_of(report: Report, phases: Int64, edges: Int64, *, most: bool = False) 
         most: Also the tile of each row that computes most.
     """
     table = report.phase_tiles
-    first, last = np.searchsorted(table["phase"], [phases, phases + 1])
-    length = last - first
-    at = np.repeat(first - (np.cumsum(length) - length), length) + np.arange(int(length.sum()))
-    owner = np.repeat(np.arange(len(phases)), length)
+    at, owner = joined_rows(table, "phase", phases)
     begin = table["first_tile"][at].astype(np.int64)
     end = begin + table["num_tiles"][at]
     compute = table["compute_cycles"][at]
@@ -128,9 +126,8 @@ def work_of(report: Report, phases: Int64, edges: Int64, *, most: bool = False) 
     if most:
         low = np.searchsorted(edges, begin, side="right") - 1
         high = np.searchsorted(edges, end, side="left") - 1
-        spans = high - low + 1
-        place = np.repeat(low - (np.cumsum(spans) - spans), spans) + np.arange(int(spans.sum()))
-        np.maximum.at(highest, (np.repeat(owner, spans), place), np.repeat(compute, spans))
+        place, run = flat_ranges(low, high - low + 1)
+        np.maximum.at(highest, (owner[run], place), compute[run])
     return TileWork(sums[..., 0], highest, sums[..., 1] / np.maximum(busiest, 1)[:, None])
 
 
@@ -297,9 +294,7 @@ def _overlaps(start: Int64, stop: Int64, edges: Float64) -> tuple[Float64, Int64
     cells = len(edges) - 1
     low = np.clip(np.searchsorted(edges, start, side="right") - 1, 0, cells - 1)
     high = np.clip(np.searchsorted(edges, stop, side="left") - 1, low, cells - 1)
-    length = high - low + 1
-    span = np.repeat(np.arange(len(start)), length)
-    cell = np.repeat(low - (np.cumsum(length) - length), length) + np.arange(int(length.sum()))
+    cell, span = flat_ranges(low, high - low + 1)
     covered = np.minimum(stop[span], edges[cell + 1]) - np.maximum(start[span], edges[cell])
     return np.clip(covered, 0, None) / np.maximum(stop - start, 1)[span], cell, span
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from abele.arrays import Array
 from abele.graph import Tensor
 from abele.network.ir import BlockBuilder, NetworkOp, RegionBuilder, Value
-from abele.network.registry import Gradients, OpRule, Types, require, rule
+from abele.network.registry import Gradients, LazyReader, Types, require, rule
 
 if TYPE_CHECKING:
     from abele.distribution.lowering import Lowering
@@ -29,7 +29,7 @@ def checkpoint(net: BlockBuilder, body: Callable[[BlockBuilder], Sequence[Value]
 
 
 @rule("checkpoint")
-class Checkpoint(OpRule):
+class Checkpoint(LazyReader):
     """A body that runs where it stands, and once more before its backward pass.
 
     On the machine it is as if its ops stood here. What it makes on the way dies with it, since its backward pass reads
@@ -38,9 +38,6 @@ class Checkpoint(OpRule):
 
     operands = (0, None)
     region_names = ("body",)
-    folds = False
-    reads_eagerly = False
-    depends_on_operands_alone = False
 
     def types(self, op: NetworkOp) -> Types:
         """Types of the body's results."""

@@ -18,7 +18,7 @@ from abele.graph.debug import DebugRecord
 from abele.network.ir import BlockBuilder, FrozenDict, NetworkFunction, NetworkOp, OpBlock, RegionBuilder, Value
 from abele.network.ops.elementwise import cast, map_
 from abele.network.ops.views import concat, reshape, slice_
-from abele.network.registry import Gradients, OpRule, Types, no_derivative, require, rule
+from abele.network.registry import Gradients, LazyReader, Types, no_derivative, require, rule
 from abele.numerics import bool_, i32, u32
 from abele.poplibs import popops
 from abele.poplibs.popops.expr import _1
@@ -171,7 +171,7 @@ def body_of(op: NetworkOp, names: Sequence[str] | None = None) -> OpBlock:
 
 
 @rule("call")
-class CallRule(OpRule):
+class CallRule(LazyReader):
     """A function's body on the operands.
 
     On the machine the body is there once per call, but for those of
@@ -180,9 +180,6 @@ class CallRule(OpRule):
 
     operands = (0, None)
     attributes: ClassVar = {"function": NetworkFunction, "path": str, "random": int}
-    folds = False
-    reads_eagerly = False
-    depends_on_operands_alone = False
 
     def types(self, op: NetworkOp) -> Types:
         """Types of the function's results."""
@@ -214,13 +211,10 @@ def _fit(what: str, block: OpBlock, inputs: Sequence[Value]) -> None:
 # --- loops ------------------------------------------------------------------------------------------------------------
 
 
-class Looping(OpRule):
+class Looping(LazyReader):
     """Base of counted and conditional loops: carried values, and others that do not change."""
 
     operands = (0, None)
-    folds = False
-    reads_eagerly = False
-    depends_on_operands_alone = False
 
     def types(self, op: NetworkOp) -> Types:
         """Types of the carried values."""
@@ -346,13 +340,10 @@ class WhileRule(Looping):
 # --- branches ---------------------------------------------------------------------------------------------------------
 
 
-class Branching(OpRule):
+class Branching(LazyReader):
     """Base of branches: the first operand chooses a region, all regions take the others."""
 
     operands = (1, None)
-    folds = False
-    reads_eagerly = False
-    depends_on_operands_alone = False
 
     def types(self, op: NetworkOp) -> Types:
         """Those of the results of the first region, which are those of all."""

@@ -10,7 +10,7 @@ from abele.errors import NetworkError
 from abele.graph import HostCall, Tensor
 from abele.network.ir import BlockBuilder, NetworkOp, Value
 from abele.network.ir.value import Shape
-from abele.network.registry import Gradients, OpRule, Types, no_derivative, rule
+from abele.network.registry import Gradients, Stateful, Types, no_derivative, rule
 from abele.numerics import ElementType
 
 if TYPE_CHECKING:
@@ -48,14 +48,11 @@ def host_call(
 
 
 @rule("host_call")
-class HostCallRule(OpRule):
+class HostCallRule(Stateful):
     """A function on the host. Two calls are never taken for one: the function may count them."""
 
     operands = (0, None)
     attributes: ClassVar = {"function": str}
-    folds = False
-    repeats = False
-    depends_on_operands_alone = False
 
     def types(self, op: NetworkOp) -> Types:
         """Types that it was given."""

@@ -9,7 +9,7 @@ from abele.arrays import Array
 from abele.graph import Tensor
 from abele.network.ir import BlockBuilder, NetworkOp, RegionBuilder, Value
 from abele.network.ops.constant import full
-from abele.network.registry import Gradients, OpRule, Types, require, rule
+from abele.network.registry import Gradients, LazyReader, Types, require, rule
 
 if TYPE_CHECKING:
     from abele.distribution.lowering import Lowering
@@ -37,7 +37,7 @@ def own_gradient(
 
 
 @rule("own_gradient")
-class OwnGradient(OpRule):
+class OwnGradient(LazyReader):
     """The first ``results`` operands, with a body that makes gradients of the next ``sources`` from gradients of them.
 
     Further operands are what the body reads beside gradients.
@@ -46,9 +46,6 @@ class OwnGradient(OpRule):
     operands = (1, None)
     attributes: ClassVar = {"results": int, "sources": int}
     region_names = ("backward",)
-    folds = False
-    reads_eagerly = False
-    depends_on_operands_alone = False
 
     def types(self, op: NetworkOp) -> Types:
         """Types of the results."""

@@ -13,7 +13,7 @@ from abele.network.ir import BlockBuilder, NetworkOp, Value
 from abele.network.joined_copies import joined_copies
 from abele.network.ops.replicas import GROUP_ATTRIBUTES, ReplicaRule, group_attributes, group_of
 from abele.network.optimisers import Optimiser
-from abele.network.registry import OpRule, Types, require, rule
+from abele.network.registry import OpRule, Stateful, Types, require, rule
 from abele.network.replicated_sharding import ShardedGradient, Shards, buckets
 from abele.numerics import ElementType, f32
 from abele.poplibs import gcl, popops
@@ -132,14 +132,11 @@ class AccumulateRule(OpRule):
 
 
 @rule("add_to_momentum")
-class AddToMomentum(OpRule):
+class AddToMomentum(Stateful):
     """A momentum that takes up a gradient, in place; see :mod:`abele.distribution.combined_momenta`."""
 
     operands = 2
     attributes: ClassVar = {"group": int}
-    folds = False
-    repeats = False
-    depends_on_operands_alone = False
 
     def types(self, op: NetworkOp) -> Types:
         """The momentum's."""
@@ -163,13 +160,10 @@ class AddToMomentum(OpRule):
 
 
 @rule("running_mean")
-class RunningMean(OpRule):
+class RunningMean(Stateful):
     """The mean of micro-batches so far, which moves in place: no sum has to fit in its type."""
 
     operands = 2
-    folds = False
-    repeats = False
-    depends_on_operands_alone = False
 
     def types(self, op: NetworkOp) -> Types:
         """The mean's."""
@@ -262,14 +256,11 @@ class CountsOfStep(CountsRule):
 
 
 @rule("loss_scale")
-class LossScale(OpRule):
+class LossScale(Stateful):
     """The scale of the loss on the device."""
 
     operands = 0
     attributes: ClassVar = {"initial": (float, int)}
-    folds = False
-    repeats = False
-    depends_on_operands_alone = False
 
     def types(self, op: NetworkOp) -> Types:
         """One number."""
@@ -323,7 +314,7 @@ class AllReduceRule(ReplicaRule):
 
 
 @rule("reduce_scatter")
-class ReduceScatterRule(OpRule):
+class ReduceScatterRule(Stateful):
     """Sums over all replicas, of which each has an equal share; what reads them works on that share alone.
 
     The operands are what is summed and then, for each of these, the parameter that is cut in the same way.
@@ -331,9 +322,6 @@ class ReduceScatterRule(OpRule):
 
     operands = (2, None)
     attributes: ClassVar = {"size": int, "scale": (float, int), "in_place": bool}
-    folds = False
-    repeats = False
-    depends_on_operands_alone = False
 
     def types(self, op: NetworkOp) -> Types:
         """Types of the sums: the shares of all replicas together."""
@@ -387,7 +375,7 @@ def _scale(to: Lowering, tensors: Sequence[Tensor], into: Sequence[Tensor], scal
 
 
 @rule("update")
-class Update(OpRule):
+class Update(Stateful):
     """A parameter after one step of an optimiser; it changes in place, as does what the optimiser remembers.
 
     Where replicas share its gradient each makes a step on its share, and all gather the parameter again.
@@ -395,9 +383,6 @@ class Update(OpRule):
 
     operands = 2
     attributes: ClassVar = {"optimiser": Optimiser, "group": int}
-    folds = False
-    repeats = False
-    depends_on_operands_alone = False
 
     def types(self, op: NetworkOp) -> Types:
         """The parameter's."""

@@ -9,7 +9,7 @@ import numpy as np
 from abele.arrays import Array
 from abele.graph import Copy, Tensor
 from abele.network.ir import BlockBuilder, NetworkOp, Value
-from abele.network.registry import OpRule, Types, rule
+from abele.network.registry import LazyReader, Types, rule
 from abele.poplibs.poputil.layout import clone_between
 
 if TYPE_CHECKING:
@@ -22,12 +22,8 @@ def transfer(net: BlockBuilder, value: Value) -> Value:
 
 
 @rule("transfer")
-class Transfer(OpRule):
+class Transfer(LazyReader):
     """Copy of its operand on another IPU, on the tiles of the same numbers there."""
-
-    folds = False
-    reads_eagerly = False
-    depends_on_operands_alone = False
 
     def types(self, op: NetworkOp) -> Types:
         """The operand's."""

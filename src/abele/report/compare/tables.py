@@ -15,6 +15,7 @@ from abele.arrays import Float64, Int64
 from abele.report.compare.model import ComparedColumn, ComparedRow, ComparedTable
 from abele.report.cycles import PARTS
 from abele.report.insights.program_steps import ProgramSteps
+from abele.report.relations import summed_by
 from abele.report.report import Report
 from abele.words import visible
 
@@ -179,9 +180,7 @@ class Side:
         steps, times = self.steps, self.steps.executions / self.steps_per_run
 
         def by_op(values: npt.NDArray[Any], weight: Float64) -> Float64:
-            summed = np.bincount(op, weights=(values * weight)[known], minlength=len(self.report.ops))
-            # Of no entries, bincount counts in integers.
-            return np.asarray(summed[self.op_rows], dtype=np.float64)
+            return summed_by(steps.op, values * weight, len(self.report.ops))[self.op_rows]
 
         known = steps.op >= 0
         op = steps.op[known]

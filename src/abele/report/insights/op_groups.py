@@ -10,6 +10,7 @@ import numpy as np
 from abele.arrays import Bool, Float64, Int64
 from abele.report.insights.model import SourceLine
 from abele.report.insights.program_steps import ProgramSteps, text_at
+from abele.report.relations import summed_by
 from abele.report.text_column import Text
 
 
@@ -48,10 +49,7 @@ class OpGroups:
     def largest(self, side: str, count: int) -> list[OpGroup]:
         """The groups with most cycles of a side on the critical path, at most ``count``."""
         cycles = self.steps.on_path(side)
-        known = self.of_step >= 0
-        if not known.any():
-            return []
-        total = np.bincount(self.of_step[known], weights=cycles[known])
+        total = summed_by(self.of_step, cycles, 0)
         order = np.argsort(-total, kind="stable")[:count]
         return [OpGroup(self.steps, self.of_step == n, cycles) for n in order.tolist() if total[n] > 0]
 

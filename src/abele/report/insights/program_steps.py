@@ -17,10 +17,10 @@ import numpy.typing as npt
 from abele.arrays import Bool, Float64, Int64
 from abele.report.insights.model import SourceLine
 from abele.report.rearrangements import WRITTEN_ANEW
+from abele.report.relations import rows_of, sums_of
 from abele.report.schema import PHASE_TILES
 from abele.report.table import Table
 from abele.report.text_column import Text
-from abele.report.tiles import rows_of
 from abele.words import visible
 
 if TYPE_CHECKING:
@@ -243,19 +243,16 @@ class ProgramSteps:
 
         NaN where the report does not hold the vertices of a step, or their cycles are assumed.
         """
-        report, superstep = self.report, self.column("superstep")
-        vertices, none = report.vertices, np.full(len(self.rows), np.nan)
+        report, superstep, vertices = self.report, self.column("superstep"), self.report.vertices
         workers = float(report.target.get("num_workers", 0))
         if not len(vertices) or not workers:
-            return none
-        size = int(max(superstep.max(initial=-1), vertices["superstep"].max())) + 1
+            return np.full(len(self.rows), np.nan)
         single = np.asarray(report.codelets["kind"] == "vertex", dtype=bool)[vertices["codelet"]]
         # Six single-worker vertices of a tile take as long as one.
         each = vertices["cycles"] / np.where(single, workers, 1.0)
-        total = np.bincount(vertices["superstep"], weights=each, minlength=size)
-        assumed = np.bincount(vertices["superstep"], weights=vertices["assumed"], minlength=size) > 0
-        found = np.where(assumed | (total <= 0), np.nan, total)[np.maximum(superstep, 0)]
-        return np.where(superstep >= 0, found / np.maximum(self.active_tiles, 1), none)
+        total = sums_of(vertices, "superstep", each, superstep)
+        assumed = sums_of(vertices, "superstep", vertices["assumed"], superstep) > 0
+        return np.where(assumed | (total <= 0), np.nan, total) / np.maximum(self.active_tiles, 1)
 
     def on_path(self, side: str) -> Float64:
         """Cycles of each step on the critical path that go to a side, float64[steps]."""

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from abele.arrays import Array, Float64
 from abele.report.insights.element_types import ElementTypes
 from abele.report.insights.model import Roof, Roofline
 from abele.report.insights.program_steps import ProgramSteps
+from abele.report.relations import summed_by
 
 _MOST = 100
 
@@ -24,12 +26,12 @@ def roofline_of(steps: ProgramSteps, types: ElementTypes) -> Roofline:
     )
     peaks = {"f32": f32, "f8": f8 or f16}  # chips without 8-bit products cast to f16
     roofs = Roofline(f16, f32, exchange, f8_flops_per_second=f8)
-    ops, known = report.ops, steps.op >= 0
-    if steps.program != 0 or not len(ops) or not known.any():
+    ops = report.ops
+    if steps.program != 0 or not len(ops) or not (steps.op >= 0).any():
         return roofs
 
-    def by_op(values: np.ndarray) -> np.ndarray:
-        return np.bincount(steps.op[known], weights=values[known], minlength=len(ops))
+    def by_op(values: Array) -> Float64:
+        return summed_by(steps.op, values, len(ops))
 
     cycles = by_op(steps.executions * steps.column("cycles"))
     is_exchange = np.asarray(steps.column("kind") == "exchange", dtype=bool)

@@ -86,22 +86,6 @@ def holds(column: Column, word: str) -> npt.NDArray[np.bool_]:
     return np.asarray(column.codes == (column.words.index(word) if word in column.words else -1))
 
 
-def flat(first: Int64, count: Int64) -> tuple[Int64, Int64]:
-    """The numbers of some ranges one after the other, and the range that each is of.
-
-    Args:
-        first: First number of each range, int64[n].
-        count: Number of executions, int64[n].
-
-    Returns:
-        Numbers and ranges, int64[sum of count] each.
-    """
-    count = np.asarray(count, dtype=np.int64)
-    owner = np.repeat(np.arange(len(count)), count)
-    begin = np.cumsum(count) - count
-    return np.arange(len(owner)) - begin[owner] + np.asarray(first, dtype=np.int64)[owner], owner
-
-
 @dataclass(frozen=True)
 class Occurrences:
     """Supersteps in the order of the steps table: rows of one operation and number that follow each other are one.

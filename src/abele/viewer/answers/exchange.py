@@ -6,9 +6,10 @@ import numpy as np
 
 from abele.arrays import Array, Int64
 from abele.report import Report
+from abele.report.relations import rows_of, sums_of
 from abele.report.table import Table
 from abele.report.text_column import Text
-from abele.report.tiles import rows_of, spread
+from abele.report.tiles import spread
 from abele.viewer.answers.floor import ipu_tiles
 from abele.viewer.answers.pages import page_of
 from abele.viewer.answers.program import checked_row, record, variables_of
@@ -49,16 +50,13 @@ def exchanges_of(report: Report) -> Table:
     steps = report.steps
     cycles = steps["exchange_cycles"] + steps["host_cycles"]
     rows = np.flatnonzero((cycles > 0) | (steps["exchanged_bytes"] > 0))
-    phase = steps["phase"][rows].astype(np.int64)
-    table = report.phase_tiles
-    num = int(max(table["phase"].max(initial=-1), phase.max(initial=-1))) + 1
+    table, phase = report.phase_tiles, steps["phase"][rows]
     count = table["num_tiles"].astype(np.int64)
 
     def tiles(name: str) -> Int64:
-        sums = np.bincount(table["phase"], weights=count * (table[name] > 0), minlength=num)
-        return np.asarray(np.append(sums, 0)[phase], dtype=np.int64)
+        return sums_of(table, "phase", count * (table[name] > 0), phase).astype(np.int64)
 
-    received = np.append(np.bincount(table["phase"], weights=count * table["received_bytes"], minlength=num), 0)[phase]
+    received = sums_of(table, "phase", count * table["received_bytes"], phase)
     receivers, most = tiles("received_bytes"), steps["max_receive_bytes"][rows]
     total = (cycles * steps["executions"])[rows]
     _, program = np.unique(steps["program"][rows], return_inverse=True)
@@ -138,7 +136,7 @@ def exchange(opened: Opened, params: Params) -> Answer:
     report = opened.report
     step = checked_row(report, params.number("step", -1, low=-1))
     phase, table = int(report.steps["phase"][step]), report.phase_tiles
-    runs = rows_of(table, "phase", phase) if phase >= 0 else slice(0, 0)
+    runs = rows_of(table, "phase", phase)
     first, count = table["first_tile"][runs], table["num_tiles"][runs]
     per_ipu, tiles = ipu_tiles(report), report.memory.num_tiles
     arrays: dict[str, Array] = {"first": first, "count": count}
@@ -152,9 +150,7 @@ def exchange(opened: Opened, params: Params) -> Answer:
         arrays[who], arrays[f"{who}_bytes"] = busiest.astype(np.int32), by_tile[busiest]
     superstep = int(report.steps["superstep"][step])
     blocks = report.exchange_of(step)
-    pairs, links = (
-        rows_of(t, "phase", phase) if phase >= 0 else slice(0, 0) for t in (report.phase_ipus, report.phase_links)
-    )
+    pairs, links = (rows_of(t, "phase", phase) for t in (report.phase_ipus, report.phase_links))
     busy = np.argsort(-report.phase_links["bytes"][links], kind="stable")[:MOST_LINKS]
     arrays |= {
         "block_from": blocks["source_tile"],

@@ -9,12 +9,13 @@ import numpy.typing as npt
 
 from abele.arrays import Array, Int64
 from abele.report import Report
+from abele.report.nodes import parents
+from abele.report.relations import flat_ranges, joined_rows
 from abele.report.table import Table
-from abele.viewer.answers.costs import flat, occurrences
+from abele.viewer.answers.costs import occurrences
 from abele.viewer.answers.layered import layered
 from abele.viewer.answers.operations import Nested, nested, operations, path_levels
 from abele.viewer.answers.registry import Frozen, question
-from abele.viewer.answers.tree import parents
 from abele.viewer.open_reports import Opened
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer
@@ -61,8 +62,7 @@ def flows_of(report: Report) -> Flows:
 
 def _told(report: Report) -> Flows:
     table, places = report.superstep_variables, occurrences(report)
-    low = np.searchsorted(table["superstep"], places.superstep)
-    rows, owner = flat(low, np.searchsorted(table["superstep"], places.superstep + 1) - low)
+    rows, owner = joined_rows(table, "superstep", places.superstep)
     owned = places.op[owner] >= 0
     rows, owner = rows[owned], owner[owned]
     variable, op = table["variable"][rows].astype(np.int64), places.op[owner]
@@ -91,7 +91,7 @@ def _joined(variable: Int64, op: Int64, read_bytes: Int64, written_bytes: Int64)
     reader_epoch, reader_op = wanted[has], op[has]
     low = np.searchsorted(writers[0], reader_epoch)
     count = np.searchsorted(writers[0], reader_epoch, side="right") - low
-    at, owner = flat(low, count)
+    at, owner = flat_ranges(low, count)
     source, target = writers[1][at], reader_op[owner]
     apart = source != target
     source, target, owner = source[apart], target[apart], owner[apart]
@@ -384,7 +384,7 @@ def _boxes(found: Modules, opened_: set[int]) -> tuple[list[_Box], Int64]:
             rest = np.sort(inside[order[_MOST_INSIDE - 1 :]])
             inside = inside[np.sort(order[: _MOST_INSIDE - 1])]
             leaves = int(tree.num_leaves[rest].sum())
-            members, _ = flat(rest, tree.size[rest])
+            members, _ = flat_ranges(rest, tree.size[rest])
             box_of[members] = len(boxes)
             boxes.append(_Box(node, REST, f"{leaves:,} more", around, leaves, rest, w=110.0))
         for child in inside[np.argsort(found.begin[inside], kind="stable")].tolist():

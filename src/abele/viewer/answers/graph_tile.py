@@ -7,7 +7,8 @@ import numpy as np
 from abele.arrays import Array, Int64
 from abele.errors import InvalidOptionError
 from abele.report import Report
-from abele.viewer.answers.costs import flat, occurrences, step_costs
+from abele.report.relations import joined_rows
+from abele.viewer.answers.costs import occurrences, step_costs
 from abele.viewer.answers.registry import question
 from abele.viewer.open_reports import Opened
 from abele.viewer.params import Params
@@ -88,8 +89,7 @@ def _accesses(report: Report, chosen: Int64, variable: Int64) -> dict[str, Array
     at = np.searchsorted(chosen, places.last)
     has = (at < len(chosen)) & (chosen[np.minimum(at, len(chosen) - 1)] == places.last) if len(chosen) else at < 0
     superstep, at = places.superstep[has], at[has]
-    low = np.searchsorted(table["superstep"], superstep)
-    rows, owner = flat(low, np.searchsorted(table["superstep"], superstep + 1) - low)
+    rows, owner = joined_rows(table, "superstep", superstep)
     column = np.full(len(report.variables), -1, dtype=np.int64)
     column[variable] = np.arange(len(variable))
     of = column[table["variable"][rows]]

@@ -12,7 +12,7 @@ from abele.errors import InvalidOptionError
 from abele.report import Report
 from abele.report.table import Table
 from abele.report.text_column import Text
-from abele.report.tiles import checked_step, memory_at
+from abele.report.tiles import checked_step
 from abele.viewer.answers.buckets import chunk, frozen_chunks, place_of, small, top_level
 from abele.viewer.answers.holdings import rows_page, summed_by
 from abele.viewer.answers.live_curve import (
@@ -242,7 +242,7 @@ def floor(opened: Opened, params: Params) -> Answer:
     Answer: head ``unit`` (bytes that one stands for), ``greatest`` bytes, ``fullest`` tile; array ``values``
     uint16[tiles], rounded up: what is not empty is never told as empty.
     """
-    values = memory_at(opened.report, params.number("step"))
+    values = opened.report.memory_at(params.number("step"))
     unit = max(1, -(-int(values.max(initial=0)) // 65_535))
     fullest = int(np.argmax(values)) if len(values) else -1
     head = {"unit": unit, "greatest": int(values.max(initial=0)), "fullest": fullest}

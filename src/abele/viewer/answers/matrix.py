@@ -16,7 +16,8 @@ import numpy.typing as npt
 from abele.arrays import Array, Float32, Int64
 from abele.errors import InvalidOptionError
 from abele.report import Report
-from abele.viewer.answers.costs import flat, step_costs
+from abele.report.relations import flat_ranges, joined_rows, sums_of
+from abele.viewer.answers.costs import step_costs
 from abele.viewer.answers.floor import ipu_tiles, physical_order
 from abele.viewer.answers.matrix_cells import Grid, cells, grid_of, grouped_maxima
 from abele.viewer.answers.recent import recent
@@ -49,9 +50,7 @@ def memory_cells(report: Report, picks: Int64, tiles: slice) -> Float32:
     end = np.searchsorted(picks, lives["last_step"], side="right")
     seen = np.flatnonzero(first < end)
     variable = lives["variable"][seen]
-    begin = np.searchsorted(held["variable"], variable)
-    count = np.searchsorted(held["variable"], variable, side="right") - begin
-    rows, owner = flat(begin, count)
+    rows, owner = joined_rows(held, "variable", variable)
     start = np.maximum(held["first_tile"][rows].astype(np.int64), low)
     stop = np.minimum(held["first_tile"][rows].astype(np.int64) + held["num_tiles"][rows], high)
     here = start < stop
@@ -74,10 +73,8 @@ def memory_cells(report: Report, picks: Int64, tiles: slice) -> Float32:
 
 def _moving(report: Report, picks: Int64, low: int, high: int) -> tuple[Int64, Int64, Int64, Int64]:
     """Buffers of the supersteps of some steps: first tile, end, place among the steps, and bytes of each run."""
-    table, superstep = report.buffer_tiles, report.steps["superstep"][picks].astype(np.int64)
-    begin = np.searchsorted(table["superstep"], superstep)
-    count = np.where(superstep >= 0, np.searchsorted(table["superstep"], superstep, side="right") - begin, 0)
-    rows, owner = flat(begin, count)
+    table, superstep = report.buffer_tiles, report.steps["superstep"][picks]
+    rows, owner = joined_rows(table, "superstep", superstep)
     start = np.maximum(table["first_tile"][rows].astype(np.int64), low)
     stop = np.minimum(table["first_tile"][rows].astype(np.int64) + table["num_tiles"][rows], high)
     here = start < stop
@@ -149,11 +146,10 @@ def column_sums(grid: Grid, metric: str) -> npt.NDArray[np.float64]:
         live = np.zeros(len(report.steps))
         live[table["step"]] = table["live_bytes"]
         return np.asarray(live[steps])
-    table, phases = report.phase_tiles, report.steps["phase"][steps].astype(np.int64)
+    table = report.phase_tiles
     column = "compute_cycles" if metric == "idle_cycles" else metric
-    num = max(int(table["phase"].max(initial=-1)), int(phases.max(initial=-1))) + 1
     weights = table[column] * table["num_tiles"].astype(np.float64)
-    sums = np.append(np.bincount(table["phase"], weights=weights, minlength=num), 0.0)[phases]
+    sums = sums_of(table, "phase", weights, report.steps["phase"][steps])
     if metric != "idle_cycles":
         return np.asarray(sums)
     told = report.steps["tile_balance"][steps]
@@ -199,7 +195,7 @@ def axes(opened: Opened, params: Params) -> Answer:
     metric, program, order, grid = _asked(params, opened)
     units = order_of_tiles(opened, grid, metric, program, order)
     first = units << grid.unit
-    tiles, _ = flat(first, np.minimum(1 << grid.unit, grid.tiles - first))
+    tiles, _ = flat_ranges(first, np.minimum(1 << grid.unit, grid.tiles - first))
     sums = row_sums(grid.report, metric, program)
     most = _most(grid, metric)
     head = {

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from abele.arrays import Float32, Int64
 from abele.report import Report
-from abele.viewer.answers.costs import flat
+from abele.report.relations import flat_ranges, joined_rows, ranges_of
 from abele.viewer.answers.floor import ipu_tiles
 
 MOST_UNITS = 4_096
@@ -94,7 +94,7 @@ def cells(grid: Grid, metric: str, columns: slice, unit: int, tiles: slice) -> F
         float32[units, steps].
     """
     report, steps = grid.report, grid.steps[columns]
-    table, phases = report.phase_tiles, report.steps["phase"][grid.steps[columns]].astype(np.int64)
+    table, phases = report.phase_tiles, report.steps["phase"][grid.steps[columns]]
     idle = metric == "idle_cycles"
     column = "compute_cycles" if idle else metric
     low, high = tiles.start, min(tiles.stop, grid.tiles)
@@ -102,8 +102,7 @@ def cells(grid: Grid, metric: str, columns: slice, unit: int, tiles: slice) -> F
     units = max(0, -(-(high - low) // size))
     if units == 0 or len(steps) == 0:
         return np.zeros((units, len(steps)), dtype=np.float32)
-    begin = np.searchsorted(table["phase"], phases)
-    count = np.where(phases >= 0, np.searchsorted(table["phase"], phases + 1) - begin, 0)
+    begin, count = ranges_of(table, "phase", phases)
     if size == 1:
         dense = _dense(grid, column, begin, count, low, high)
         if dense is not None:
@@ -111,7 +110,7 @@ def cells(grid: Grid, metric: str, columns: slice, unit: int, tiles: slice) -> F
     found = np.full((units, len(steps)), np.inf if idle else 0, dtype=np.float32)
     covered = np.zeros((units, len(steps)), dtype=np.int32) if idle else None
     for first, end in _chunks(count, _CHUNK_PAIRS):
-        rows, owner = flat(begin[first:end], count[first:end])
+        rows, owner = flat_ranges(begin[first:end], count[first:end])
         start = np.maximum(table["first_tile"][rows].astype(np.int64), low)
         stop = np.minimum(table["first_tile"][rows].astype(np.int64) + table["num_tiles"][rows], high)
         values = table[column][rows]
@@ -136,7 +135,7 @@ def _dense(grid: Grid, column: str, begin: Int64, count: Int64, low: int, high: 
     Between runs of a step, and behind its last, lie runs of nothing: with these one repetition gives all tiles.
     """
     table = grid.report.phase_tiles
-    rows, owner = flat(begin, count)
+    rows, owner = flat_ranges(begin, count)
     start = np.clip(table["first_tile"][rows].astype(np.int64), low, high)
     stop = np.clip(table["first_tile"][rows].astype(np.int64) + table["num_tiles"][rows], low, high)
     before = np.empty_like(start)
@@ -182,7 +181,7 @@ def _paint(
     first = start // size
     spans = (stop - 1) // size - first + 1
     for low, high in _chunks(spans, _CHUNK_PAIRS):
-        units, owner = flat(first[low:high], spans[low:high])
+        units, owner = flat_ranges(first[low:high], spans[low:high])
         owner = owner + low
         where = units * found.shape[1] + at[owner]
         if covered is None:
@@ -214,15 +213,13 @@ def _taking_part(grid: Grid, steps: Int64, edges: Int64) -> npt.NDArray[np.int32
     """Tiles before each edge on IPUs that take part in a step, int32[edges, steps]: others do not wait."""
     report, per_ipu = grid.report, ipu_tiles(grid.report)
     table = report.phase_tiles
-    phases = report.steps["phase"][steps].astype(np.int64)
+    phases = report.steps["phase"][steps]
     ipus = -(-grid.tiles // per_ipu)
-    begin = np.searchsorted(table["phase"], phases)
-    count = np.where(phases >= 0, np.searchsorted(table["phase"], phases + 1) - begin, 0)
     part = np.zeros((ipus + 1, len(phases)), dtype=np.int32)
-    rows, owner = flat(begin, count)
+    rows, owner = joined_rows(table, "phase", phases)
     first = table["first_tile"][rows].astype(np.int64) // per_ipu
     last = (table["first_tile"][rows].astype(np.int64) + table["num_tiles"][rows] - 1) // per_ipu
-    at, run = flat(first, last - first + 1)
+    at, run = flat_ranges(first, last - first + 1)
     part[np.minimum(at, ipus - 1), owner[run]] = 1
     before = np.cumsum(part, axis=0, dtype=np.int32) * np.int32(per_ipu)
     ipu, rest = np.divmod(edges.astype(np.int32), np.int32(per_ipu))

@@ -10,7 +10,7 @@ import numpy as np
 from abele.arrays import Int64
 from abele.report import Report
 from abele.report.text_column import Text
-from abele.report.tiles import spread, variable_by_tile
+from abele.report.tiles import spread
 from abele.viewer.answers.buckets import chunk, frozen_chunks, place_of, small, top_level
 from abele.viewer.answers.floor import ipu_tiles, physical_order
 from abele.viewer.answers.recent import recent
@@ -126,7 +126,7 @@ def parts_of(opened: Opened, by: str, gaps: bool) -> MemoryParts:
         if by.startswith("variables:"):
             rows = variable_rows(opened.report, by.removeprefix("variables:"))
             names = opened.report.variables["name"]
-            held = [variable_by_tile(opened.report, row) for row in rows]
+            held = [opened.report.variable_by_tile(row) for row in rows]
             none = np.zeros((0, opened.report.memory.num_tiles), np.int64)
             return MemoryParts(tuple(str(names[row]) for row in rows), np.stack(held) if held else none)
         found = _DIVISIONS[by](opened.report)

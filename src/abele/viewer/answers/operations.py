@@ -10,10 +10,13 @@ import numpy as np
 
 from abele.arrays import Array, Float64, Int64
 from abele.report import Report
+from abele.report.nodes import sizes
+from abele.report.relations import joined_rows, summed_by, sums_of
 from abele.report.schema import OPS
 from abele.report.table import Table
 from abele.report.text_column import Text
-from abele.viewer.answers.costs import PARTS, flat, occurrences, step_costs
+from abele.report.tiles import summed
+from abele.viewer.answers.costs import PARTS, occurrences, step_costs
 from abele.viewer.answers.pages import page_of
 from abele.viewer.answers.program import MOST_LISTED, checked, record, variables_of, vertices_of
 from abele.viewer.answers.registry import Frozen, question
@@ -72,7 +75,7 @@ def nested(levels: Int64) -> Nested:
     is_leaf = column == width
     depth = np.where(is_leaf, given.sum(axis=1)[at] if num else 0, column)
     level = np.where(is_leaf, -1, np.concatenate([ordered, np.full((num, 1), -1)], axis=1)[at, column])
-    size = _sizes(depth)
+    size = sizes(depth.astype(np.int64))
     ends = np.append(at, num)[np.arange(len(at)) + size]
     return Nested(
         depth=depth,
@@ -91,12 +94,6 @@ def _appearance(columns: Int64) -> Int64:
         return np.zeros(0, dtype=np.int64)
     _, first, place = np.unique(columns, axis=0, return_index=True, return_inverse=True)
     return np.asarray(first[place.reshape(-1)], dtype=np.int64)
-
-
-def _sizes(depth: Int64) -> Int64:
-    from abele.viewer.answers.tree import sizes
-
-    return sizes(depth.astype(np.int64))
 
 
 def split_path(path: str) -> tuple[list[str], str]:
@@ -157,7 +154,7 @@ def _columns(opened: Opened) -> dict[str, Any]:
     times = steps["executions"].astype(np.float64)
 
     def total(values: Array) -> Float64:
-        return np.bincount(op[mine], weights=values[mine], minlength=num)[:num].astype(np.float64)
+        return summed_by(op, values, num)[:num]
 
     compute = np.where(step_costs(opened).part == PARTS.index("compute"), steps["compute_cycles"] * times, 0.0)
     read, written, code = _touched(report, num)
@@ -191,15 +188,12 @@ def _touched(report: Report, num: int) -> tuple[Float64, Float64, Float64]:
     if not len(report.supersteps):
         return read, written, code
     table, places = report.superstep_variables, occurrences(report)
-    sums = {}
-    for name in ("read_bytes", "written_bytes"):
-        sums[name] = np.bincount(table["superstep"], weights=table[name], minlength=len(report.supersteps))
     own = places.op >= 0
     superstep, op, times = places.superstep[own], places.op[own], places.executions[own]
     known = superstep < len(report.supersteps)
     superstep, op, times = superstep[known], op[known], times[known]
-    np.add.at(read, op, sums["read_bytes"][superstep] * times)
-    np.add.at(written, op, sums["written_bytes"][superstep] * times)
+    np.add.at(read, op, sums_of(table, "superstep", table["read_bytes"], superstep) * times)
+    np.add.at(written, op, sums_of(table, "superstep", table["written_bytes"], superstep) * times)
     _, once = np.unique(op * len(report.supersteps) + superstep, return_index=True)
     np.add.at(code, op[once], report.supersteps["exchange_code_bytes"][superstep[once]])
     return read, written, code
@@ -338,14 +332,11 @@ def operation(opened: Opened, params: Params) -> Answer:
 
 def _tiles(report: Report, steps: Int64) -> tuple[Int64, Int64, Int64]:
     """Compute cycles of a run on each tile that some steps use: first tile, number and cycles of runs of tiles."""
-    from abele.report.tiles import summed
-
     table = report.phase_tiles
     phases = report.steps["phase"][steps].astype(np.int64)
     told = phases >= 0
     phases, times = phases[told], report.steps["executions"][steps].astype(np.int64)[told]
-    low = np.searchsorted(table["phase"], phases)
-    rows_, owner = flat(low, np.searchsorted(table["phase"], phases + 1) - low)
+    rows_, owner = joined_rows(table, "phase", phases)
     cycles = table["compute_cycles"][rows_] * times[owner]
     if not len(rows_):
         none = np.zeros(0, dtype=np.int64)

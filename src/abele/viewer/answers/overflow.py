@@ -8,8 +8,9 @@ import numpy as np
 
 from abele.arrays import Int64
 from abele.report import Report
+from abele.report.relations import rows_of
 from abele.report.text_column import Text
-from abele.report.tiles import rows_of, spread
+from abele.report.tiles import spread
 from abele.viewer.answers.floor import ipu_tiles
 from abele.viewer.answers.holdings import Overlap, summed_by
 from abele.viewer.answers.live_curve import live_bytes

@@ -9,8 +9,8 @@ import numpy as np
 from abele.arrays import Array, Int64
 from abele.errors import InvalidOptionError
 from abele.report import Report, Table
+from abele.report.relations import joined_rows, rows_of
 from abele.report.text_column import Text
-from abele.report.tiles import groups_of, rows_of
 from abele.viewer.answers.costs import PARTS, step_costs
 from abele.viewer.answers.registry import Frozen, once, question
 from abele.viewer.answers.tree import Tree, tree_of
@@ -104,7 +104,7 @@ def step(opened: Opened, params: Params) -> Answer:
         "step": row,
         "facts": record(report.steps, row),
         "op": record(report.ops, int(report.steps["op"][row])),
-        "groups": groups_of(report, row)[:MOST_LISTED],
+        "groups": report.groups_of(row)[:MOST_LISTED],
         "superstep": record(report.supersteps, superstep),
         "vertices": vertices_of(report, np.array([superstep])),
         "variables": variables_of(report, np.array([superstep])),
@@ -160,7 +160,7 @@ def vertices_of(report: Report, supersteps: Int64) -> list[dict[str, Any]] | Non
     table, codelets = report.vertices, report.codelets
     if not len(report.supersteps):
         return None
-    rows = _relation(table["superstep"], supersteps)
+    rows, _ = joined_rows(table, "superstep", np.unique(supersteps))
     codelet = table["codelet"][rows]
     found = []
     for number in np.unique(codelet).tolist():
@@ -185,7 +185,7 @@ def variables_of(report: Report, supersteps: Int64) -> list[dict[str, Any]] | No
     table, variables = report.superstep_variables, report.variables
     if not len(report.supersteps):
         return None
-    rows = _relation(table["superstep"], supersteps)
+    rows, _ = joined_rows(table, "superstep", np.unique(supersteps))
     number, place = np.unique(table["variable"][rows], return_inverse=True)
     read, written = np.zeros(len(number)), np.zeros(len(number))
     np.maximum.at(read, place, table["read_bytes"][rows])
@@ -200,14 +200,6 @@ def variables_of(report: Report, supersteps: Int64) -> list[dict[str, Any]] | No
         }
         for i in order
     ]
-
-
-def _relation(owner: Array, numbers: Int64) -> Int64:
-    """Rows of a relation that belong to some owners, in order."""
-    wanted = np.unique(numbers[numbers >= 0])
-    low, high = np.searchsorted(owner, wanted), np.searchsorted(owner, wanted + 1)
-    parts = [np.arange(a, b) for a, b in zip(low.tolist(), high.tolist(), strict=True)]
-    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
 
 
 def _moves(report: Report, phase: int) -> dict[str, Any] | None:

@@ -11,7 +11,6 @@ import numpy.typing as npt
 from abele.arrays import Int64
 from abele.errors import InvalidOptionError, nearest
 from abele.report import Report
-from abele.report.tiles import variable_by_tile
 from abele.viewer.answers.floor import ipu_tiles, places
 from abele.viewer.answers.recent import recent
 from abele.viewer.answers.registry import question
@@ -145,11 +144,11 @@ def _compared(report: Report, match: re.Match[str], mask: Mask) -> None:
 
 
 def _variable(report: Report, match: re.Match[str], mask: Mask) -> None:
-    mask |= variable_by_tile(report, min(_number(match[1]), 2**62)) > 0
+    mask |= report.variable_by_tile(min(_number(match[1]), 2**62)) > 0
 
 
 def _named(report: Report, match: re.Match[str], mask: Mask) -> None:
-    mask |= variable_by_tile(report, match[1]) > 0
+    mask |= report.variable_by_tile(match[1]) > 0
 
 
 def _area(report: Report, match: re.Match[str], mask: Mask) -> None:

@@ -15,9 +15,11 @@ import numpy.typing as npt
 
 from abele.arrays import Float64, Int64
 from abele.report import Report
+from abele.report.nodes import depths, parents, sizes
 from abele.report.programs import program_name
+from abele.report.relations import flat_ranges, rows_of
 from abele.report.text_column import Text
-from abele.viewer.answers.costs import StepCosts, flat
+from abele.viewer.answers.costs import StepCosts
 
 DEEPEST = 200
 """Levels of a tree that is shown; what lies deeper is no program that somebody wrote."""
@@ -73,24 +75,10 @@ def tree_of(report: Report, costs: StepCosts) -> Tree:
     table = report.program_tree
     if len(table):
         parent = table["parent"].astype(np.int64)
-        depth = _depths(parent)
+        depth = depths(parent, DEEPEST)
         if depth is not None and in_order(depth, parent):
             return _told(report, costs, depth, parent)
     return _named(report, costs)
-
-
-def _depths(parent: Int64) -> Int64 | None:
-    """Levels above each node; None where they are too many, or a parent comes after its child."""
-    if bool((parent >= np.arange(len(parent))).any()):
-        return None
-    depth, above = np.zeros(len(parent), dtype=np.int64), parent.copy()
-    for _ in range(DEEPEST):
-        inside = above >= 0
-        if not inside.any():
-            return depth
-        depth += inside
-        above = np.where(inside, parent[above], -1)
-    return None
 
 
 def in_order(depth: Int64, parent: Int64) -> bool:
@@ -100,27 +88,6 @@ def in_order(depth: Int64, parent: Int64) -> bool:
     if depth[0] != 0 or bool((np.diff(depth) > 1).any()):
         return False
     return bool((parents(depth) == parent).all())
-
-
-def parents(depth: Int64) -> Int64:
-    """The node around each: the last one before it that is a level above, int64[nodes]; −1 for roots."""
-    found = np.full(len(depth), -1, dtype=np.int64)
-    rows = np.arange(len(depth))
-    for level in range(1, int(depth.max(initial=0)) + 1):
-        latest = np.maximum.accumulate(np.where(depth == level - 1, rows, -1))
-        found[depth == level] = latest[depth == level]
-    return found
-
-
-def sizes(depth: Int64) -> Int64:
-    """Nodes of each subtree, itself included: up to the next node that is not deeper, int64[nodes]."""
-    end = np.full(len(depth), len(depth), dtype=np.int64)
-    rows = np.arange(len(depth))
-    for level in range(int(depth.max(initial=0)) + 1):
-        ends = np.where(depth <= level, rows, len(depth))
-        following = np.append(np.minimum.accumulate(ends[::-1])[::-1][1:], len(depth))
-        end[depth == level] = following[depth == level]
-    return end - rows
 
 
 def _told(report: Report, costs: StepCosts, depth: Int64, parent: Int64) -> Tree:
@@ -161,10 +128,9 @@ def over_calls(report: Report, costs: StepCosts, depth: Int64, first: Int64, cou
         return cycles
     roots = np.flatnonzero(depth == 0)
     ends = np.append(roots[1:], len(depth))
-    function, places = calls["function"], calls["first_step"].astype(np.int64)
+    places = calls["first_step"].astype(np.int64)
     for root, end in zip(roots.tolist(), ends.tolist(), strict=True):
-        low, high = np.searchsorted(function, [root, root + 1])
-        there = places[low:high]
+        there = places[rows_of(calls, "function", root)]
         there = there[there >= 0]
         if len(there) < 2:
             continue
@@ -186,7 +152,7 @@ def owners(depth: Int64, first: Int64, count: Int64, num_steps: int, function: I
         levels = depth[root:end]
         for level in range(int(levels.max()) + 1):
             rows = root + np.flatnonzero((levels == level) & (count[root:end] > 0))
-            steps, owned = flat(first[rows], count[rows])
+            steps, owned = flat_ranges(first[rows], count[rows])
             owner[steps] = rows[owned]
     return np.where((owner >= 0) & (function[owner] >= 0), -1, owner)
 

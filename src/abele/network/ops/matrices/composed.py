@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from abele.network.ops.elementwise import map_
 from abele.network.ops.linear import matmul
 from abele.network.ops.reduction import reduce
 from abele.network.ops.views import reshape, transpose
-from abele.network.registry import OpRule, require
+from abele.network.registry import LazyReader, require
 from abele.numerics import ElementType, bool_, f32, i32
 
 if TYPE_CHECKING:
@@ -38,12 +38,8 @@ vertices of PopLibs take three to five times the cycles of ours for the same blo
 """
 
 
-class Composed(OpRule):
+class Composed(LazyReader):
     """Kind whose lowering is that of the ops of :meth:`compose`."""
-
-    folds: ClassVar[bool] = False
-    reads_eagerly = False
-    depends_on_operands_alone = False
 
     def compose(self, net: BlockBuilder, op: NetworkOp, *inputs: Value) -> Sequence[Value]:
         """Append what computes ``op`` of ``inputs``; returns its results."""
