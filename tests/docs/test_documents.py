@@ -50,7 +50,7 @@ def test_networks__passes_of_the_page__are_those_there_are() -> None:
     def below(kind: type[Pass]) -> set[str]:
         return {getattr(kind, "name", "")}.union(*map(below, kind.__subclasses__())) - {""}
 
-    named = {kind for kind in below(Pass)}
+    named = below(Pass)
     text = (ROOT / "docs/networks.md").read_text(encoding="utf-8")
     table = text[text.index("| pass | what it does |") : text.index("Products, convolutions and recurrent")]
     assert set(re.findall(r"^\| `([\w-]+)` \|", table, re.M)) == named
