@@ -208,6 +208,12 @@ def test_image__any_layout__is_the_set_of_its_offsets(made: Layout) -> None:
     assert all(s > 0 for _, s in modes)
 
 
+@pytest.mark.parametrize("stride", [-2, -1, 0, 1])
+def test_image__one_mode__begins_at_its_lowest_offset(stride: int) -> None:
+    wanted = {-2: (-4, [(3, 2)], 1), -1: (-2, [(3, 1)], 1), 0: (0, [], 3), 1: (0, [(3, 1)], 1)}
+    assert layout.image([(3, stride)]) == wanted[stride]
+
+
 @given(layouts())
 def test_are_apart__true__means_that_no_offset_repeats(made: Layout) -> None:
     if layout.are_apart(made.modes):
