@@ -22,7 +22,7 @@ test: $(VENV)/installed-dev
 test-all: test slow fuzz budget
 
 # What the runs of this checkout took, beside the budget of all of them.
-budget:
+budget: $(VENV)/installed-dev
 	@echo "== $@"
 	@$(BIN)/python tests/budget.py
 
@@ -91,8 +91,8 @@ clean:
 	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
 $(BIN)/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Abele needs Python 3.11 or newer")'
-	$(PYTHON) -m venv $(VENV)
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Abele needs Python 3.11 or newer")'
+	"$(PYTHON)" -m venv $(VENV)
 
 $(VENV)/installed-demo: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) --editable '.[demo]'

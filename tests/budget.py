@@ -1,7 +1,8 @@
 """Budgets of the test runs, in processor seconds of a quiet core.
 
-``pytest --budget test`` prints the time by room and the thirty slowest tests, writes ``build/times/test.json``, and
-fails when the run costs over 1.2 times its budget. ``python tests/budget.py`` adds the runs of ``.ci/run`` up.
+``pytest --budget test`` prints the time by room and the thirty slowest tests, and fails when the run costs over 1.2
+times its budget. A whole run is kept in ``build/times/test.json``, one of named files or of ``-k`` is not.
+``python tests/budget.py`` adds the runs of ``.ci/run`` up.
 
 Each worker reads its processor time, children included, at the end of every phase of a test, and about every five
 seconds times a fixed piece of Python. A second in which that piece takes 21 ms instead of 10.5 ms counts half. For
@@ -33,6 +34,9 @@ UNIT_SECONDS = 0.0105
 _RECALIBRATE_SECONDS = 5.0
 
 TIMES = Path(__file__).resolve().parents[1] / "build" / "times"
+
+SUMMED = ("test", "slow")
+"""Runs that the budget of all is for."""
 
 
 @dataclass(frozen=True)
@@ -143,13 +147,14 @@ class Ledger:
         self.tests["tests/(collecting)"] += getattr(node, "workeroutput", {}).get("collection_seconds", 0.0)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Keep the times; fail a run that passed and is over its budget."""
+        """Keep the times of a whole run; fail a run that passed and is over its budget."""
         meter = session.config.pluginmanager.get_plugin("meter")
         if meter is not None:
             self.tests["tests/(collecting)"] += meter.collection_seconds
-        TIMES.mkdir(parents=True, exist_ok=True)
-        kept = {"seconds": self.seconds, "wall_seconds": time.monotonic() - self.begin, "tests": self.tests}
-        (TIMES / f"{self.name}.json").write_text(json.dumps(kept, indent=0))
+        if is_whole(session.config):
+            TIMES.mkdir(parents=True, exist_ok=True)
+            kept = {"seconds": self.seconds, "wall_seconds": time.monotonic() - self.begin, "tests": self.tests}
+            (TIMES / f"{self.name}.json").write_text(json.dumps(kept, indent=0))
         if session.exitstatus == 0 and is_over(self.name, self.seconds):
             session.exitstatus = 1
 
@@ -162,10 +167,15 @@ class Ledger:
         terminalreporter.write_line(f"wall {wall:,.0f} s, load {os.getloadavg()[1]:.1f} on {os.cpu_count()} cores")
 
 
+def is_whole(config: pytest.Config) -> bool:
+    """True for a run that names no files and no tests."""
+    return config.args_source is config.ArgsSource.TESTPATHS and not config.option.keyword
+
+
 def room(test: str) -> str:
     """The room of a test: its first folder, or its first two among the front ends."""
-    parts = test.split("::")[0].split("/")[1:]
-    folders = parts[:-1] or parts
+    parts = test.split("::")[0].split("/")
+    folders = parts[1:-1] or parts[-1:]
     return "/".join(folders[: 2 if folders[0] == "frontends" else 1])
 
 
@@ -196,11 +206,16 @@ def verdict(name: str, seconds: float) -> str:
 
 
 def main() -> int:
-    """Print what each run took and their sum; returns 1 if that is over the budget of all."""
+    """Print what each run took and their sum; returns 1 if that is over the budget of all or not known."""
     total = 0.0
-    for path in sorted(TIMES.glob("*.json")):
-        seconds = json.loads(path.read_text())["seconds"]
-        print(verdict(path.stem, seconds))
+    for name in SUMMED:
+        path = TIMES / f"{name}.json"
+        try:
+            seconds = float(json.loads(path.read_text(encoding="utf-8"))["seconds"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            print(f"{name}: not measured, or the file is damaged ({error!r}); run: make {name}")
+            return 1
+        print(verdict(name, seconds))
         total += seconds
     print(verdict("all", total))
     return int(is_over("all", total))

@@ -54,8 +54,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     A module that marks tests without naming the marker would be left out of slow runs in silence.
     """
-    tests = Path(__file__).parent
-    sweeps.mark_rest_slow(item for item in items if item.path.relative_to(tests).parts[0] in SWEPT)
+    sweeps.mark_rest_slow(item for item in items if is_swept(item.path))
     for path in {item.path for item in items if item.get_closest_marker("slow")}:
         if not names_slow(path):
             raise pytest.UsageError(f"{path} has slow tests and does not say 'mark.slow'")
@@ -65,11 +64,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in gone]
 
 
+def is_swept(path: Path) -> bool:
+    """True for modules of the rooms whose sweeps are taken in part; doctests of the package are in none."""
+    tests = Path(__file__).parent
+    return path.is_relative_to(tests) and path.relative_to(tests).parts[0] in SWEPT
+
+
 def names_slow(path: Path) -> bool:
     """True for modules with slow tests: they name the marker, or have sweeps."""
     text = path.read_text(encoding="utf-8")
-    is_swept = path.relative_to(Path(__file__).parent).parts[0] in SWEPT and "parametrize" in text
-    return is_swept or "mark.slow" in text or "sweep(" in text
+    return "mark.slow" in text or "sweep(" in text or (is_swept(path) and "parametrize" in text)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

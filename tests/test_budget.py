@@ -22,12 +22,18 @@ def times(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def finished(seconds: float, exitstatus: int = 0) -> int:
+def finished(seconds: float, exitstatus: int = 0, *, named: bool = False) -> int:
     """Exit status of a run of smoke tests that took some seconds and had a status before."""
     ledger = Ledger("smoke")
     ledger.pytest_runtest_logreport(SimpleNamespace(nodeid="tests/test_smoke.py::test_x", processor_seconds=seconds))
-    plugins = SimpleNamespace(get_plugin=lambda name: None)
-    session = SimpleNamespace(exitstatus=exitstatus, config=SimpleNamespace(pluginmanager=plugins))
+    plugins, sources = SimpleNamespace(get_plugin=lambda name: None), pytest.Config.ArgsSource
+    config = SimpleNamespace(
+        pluginmanager=plugins,
+        ArgsSource=sources,
+        args_source=sources.ARGS if named else sources.TESTPATHS,
+        option=SimpleNamespace(keyword=""),
+    )
+    session = SimpleNamespace(exitstatus=exitstatus, config=config)
     ledger.pytest_sessionfinish(session)
     return int(session.exitstatus)
 
@@ -41,6 +47,12 @@ def test_run__that_failed_already__keeps_its_status() -> None:
     assert finished(1e6, exitstatus=2) == 2
 
 
+def test_run__of_named_files__does_not_take_the_place_of_a_whole_one(times: Path) -> None:
+    finished(200.0)
+    finished(1.0, named=True)
+    assert json.loads((times / "smoke.json").read_text())["seconds"] == 200.0
+
+
 def test_table__made_up_durations__has_rooms_slowest_tests_and_the_sum() -> None:
     lines = table("smoke", TESTS, slowest=2)
     assert [line.split() for line in lines[1:3]] == [["34.0", "cli"], ["1.0", "test_names.py"]]
@@ -50,6 +62,7 @@ def test_table__made_up_durations__has_rooms_slowest_tests_and_the_sum() -> None
 
 def test_room__of_a_front_end__has_two_folders() -> None:
     assert room("tests/frontends/poptorch/fp8/test_casts.py::test_x") == "frontends/poptorch"
+    assert room("README.md::README.md") == "README.md"
 
 
 def test_verdict__over_budget__says_by_how_much() -> None:
@@ -77,6 +90,20 @@ def test_sum_of_runs__over_the_budget_of_all__fails(times: Path, capsys: pytest.
             (times / f"{name}.json").write_text(json.dumps({"seconds": seconds}))
         assert budget.main() == status
     assert "all: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", [None, "", '{"tests": {}}', "[]", '{"seconds": "many"}', '{"seconds": 1'])
+def test_sum_of_runs__one_missing_or_damaged__is_told_and_fails(
+    times: Path, capsys: pytest.CaptureFixture[str], text: str | None
+) -> None:
+    (times / "slow.json").write_text('{"seconds": 1}')
+    (times / "another.json").write_text('{"seconds": 1e9}')
+    if text is not None:
+        (times / "test.json").write_text(text)
+    assert budget.main() == 1
+    assert "run: make test" in capsys.readouterr().out
+    (times / "test.json").write_text('{"seconds": 1}')
+    assert budget.main() == 0
 
 
 def test_budgets__in_force__are_no_lower_than_their_targets_and_add_up() -> None:

@@ -45,6 +45,18 @@ def test_native_plans__passes_of_the_page__are_those_of_the_pipeline() -> None:
     assert re.findall(r"\| `(\w+)` \| (.*) \|", table) == [(step.name, step.about) for step in PIPELINE]
 
 
+def test_networks__passes_of_the_page__are_those_there_are() -> None:
+    from abele.network.passes import Pass
+
+    def below(kind: type[Pass]) -> set[str]:
+        return {getattr(kind, "name", "")}.union(*map(below, kind.__subclasses__())) - {""}
+
+    named = below(Pass)
+    text = (ROOT / "docs/networks.md").read_text(encoding="utf-8")
+    table = text[text.index("| pass | what it does |") : text.index("Products, convolutions and recurrent")]
+    assert set(re.findall(r"^\| `([\w-]+)` \|", table, re.M)) == named
+
+
 def test_links__documents__lead_somewhere() -> None:
     for document in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#]+)\)", document.read_text(encoding="utf-8")):

@@ -144,7 +144,7 @@ def _docstrings(
         before = statement
 
 
-def findings_of(source: str, path: Path) -> list[Finding]:
+def findings_of(source: str | bytes, path: Path) -> list[Finding]:
     """Objections to the docstrings of one file."""
     return [
         Finding(path, line, rule, text)
@@ -165,7 +165,7 @@ def _rooms() -> dict[str, list[Path]]:
 
 def findings_in(paths: list[Path]) -> list[Finding]:
     """Objections to the docstrings of several files, with paths from the root."""
-    return [f for path in paths for f in findings_of(path.read_text("utf-8"), path.relative_to(ROOT))]
+    return [f for path in paths for f in findings_of(path.read_bytes(), path.relative_to(ROOT))]
 
 
 @pytest.mark.parametrize("room", sorted(_rooms()))
@@ -196,6 +196,21 @@ def test_rules__made_up_docstrings__object_where_they_should(text: str, rules: l
     assert [f.rule for f in findings_of(source, Path("made_up.py"))] == rules * 2
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        b'\xef\xbb\xbfdef f():\n    """What it is."""\n',
+        b'def f():\r\n\t"""What\r\n\tit is."""\r\n',
+        b'# coding: latin-1\ndef f():\n    """What \xe9t\xe9 is."""\n',
+        'def f():\n    """Whether ⟂ 漢字 \u2028 \u00a0 it is."""\n'.encode(),
+        b"x = 1\n" * 10_000 + b'def f():\n    """What it is."""\n',
+    ],
+    ids=["byte order mark", "CRLF and tabs", "latin-1", "unicode", "10,000 lines"],
+)
+def test_rules__file_of_any_encoding_line_end_or_length__is_read(source: bytes) -> None:
+    assert [f.rule for f in findings_of(source, Path("hostile.py"))] == ["first word"]
+
+
 def test_rules__long_text_of_a_module__wants_an_example() -> None:
     long = "Tiles in order.\n\n" + "They are listed.\n" * 9
     assert [f.rule for f in findings_of(f'"""{long}"""', Path("long.py"))] == ["example"]
@@ -206,6 +221,8 @@ def test_rules__long_text_of_a_module__wants_an_example() -> None:
 def _main(names: list[str]) -> None:
     """Print the counts by room, or the places in the rooms named."""
     rooms = _rooms()
+    if unknown := set(names) - set(rooms):
+        sys.exit(f"no such room: {', '.join(sorted(unknown))}; there are {', '.join(rooms)}")
     if names:
         print(*(str(f) for name in names for f in findings_in(rooms[name])), sep="\n")
         return

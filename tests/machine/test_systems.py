@@ -9,6 +9,7 @@ import pytest
 
 from abele.errors import MachineError
 from abele.machine import CONFIDENCE, WORKS, System, cited_works, sources, systems
+from abele.machine.source import stated
 
 
 @pytest.mark.parametrize("name", systems.names())
@@ -68,6 +69,21 @@ def test_evolve__nested_mapping__changes_only_that_field() -> None:
     system = systems.bow().evolve(name="mine", ipu={"num_tiles": 10, "tile": {"total_bytes": 1 << 20}})
     assert (system.num_tiles, system.ipu.tile.total_bytes) == (10, 1 << 20)
     assert system.ipu.exchange == systems.bow().ipu.exchange
+
+
+def _clock(system: System) -> tuple[object, str, str]:
+    found = next(item for item in sources(system) if item.path == "ipu.clock_hz")
+    return found.value, found.source.confidence, found.source.text
+
+
+def test_evolve__value_with_its_source__has_both() -> None:
+    assert _clock(systems.bow().evolve(ipu={"clock_hz": stated(2e9, "data sheet")})) == (2e9, "S", "data sheet")
+    assert systems.bow().evolve(num_ipus=2).source_of("num_ipus").confidence == "U"
+
+
+def test_load__table_of_sources__says_where_values_are_from(tmp_path: Path) -> None:
+    text = 'base = "bow"\n[ipu]\nclock_hz = 2e9\ncited = { clock_hz = "S: data sheet" }\n'
+    assert _clock(systems.load(describe(tmp_path, "a.toml", text))) == (2e9, "S", "data sheet")
 
 
 def test_evolve__part_that_was_absent__is_built_from_its_table() -> None:
@@ -152,6 +168,8 @@ def test_load__json__gives_the_same(tmp_path: Path) -> None:
         ("a.json", "{", "line 1 column 2"),
         ("a.json", "[1]", "not a list"),
         ("a.toml", 'base = "bowl"\n', "did you mean 'bow'?"),
+        ("a.toml", 'base = "bow"\ncited = { num_ipus = "S: sheet" }\n', "System.cited = {'num_ipus': 'S: sheet'}"),
+        ("a.toml", 'base = "bow"\n[ipu]\ncited = 3\n', "Ipu.cited = 3"),
     ],
 )
 def test_load__bad_file__names_file_and_fault(tmp_path: Path, name: str, text: str, message: str) -> None:

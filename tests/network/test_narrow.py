@@ -135,6 +135,13 @@ def test_narrow__every_second_token__halves_the_rows() -> None:
     assert shapes(narrowed(net), "linear") == [(32, 8), (32, 6)]
 
 
+def test_narrow__slice_of_a_reshaped_value_without_elements__stays() -> None:
+    net = NetworkBuilder()
+    empty = build.nonlinearity(net, "relu", build.slice_(net, net.input((4,), f32, "x"), 0, 0, 0))
+    net.output(build.slice_(net, build.reshape(net, build.reshape(net, empty, (0, 5)), (5, 0)), 0, 0, 3))
+    assert [v.shape for v in narrowed(net).outputs] == [(3, 0)]
+
+
 def test_narrow__value_that_another_op_reads_whole__stays_whole() -> None:
     net = NetworkBuilder()
     x = net.input((4, 16, 5), f32, "x")

@@ -259,8 +259,9 @@ def test_dump__of_a_pipeline__has_a_file_for_each_pass_that_changed_something(tm
     final = training_pipeline(Schedule(1, 2), groups(net)).run(net, watch=PassDump(tmp_path / "dump"))
     files = sorted(p.name for p in (tmp_path / "dump").iterdir())
     assert files[0] == "00-captured.net"
-    assert "09-differentiate.net" in files
-    assert "16-recompute.net" not in files
+    names = [name[3:] for name in files]
+    assert "differentiate.net" in names
+    assert "recompute.net" not in names
     assert parse((tmp_path / "dump" / "00-captured.net").read_text()) == net
     assert parse((tmp_path / "dump" / files[-1]).read_text()) == final
 

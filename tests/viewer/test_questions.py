@@ -59,13 +59,13 @@ class Seen(Params):
 
 def ask(opened: Opened, name: str, params: Mapping[str, str]) -> set[str]:
     """Ask, hold the answer against what every answer must be, and return the parameters that were looked at."""
-    seen, started = Seen(params), time.monotonic()
+    seen, started = Seen(params), time.process_time()
     try:
         packed = pack(answer(opened, name, seen))
         assert len(packed) < MOST_BYTES, f"{name} {params}: {len(packed):,} bytes"
     except AbeleError:
         pass
-    took = time.monotonic() - started
+    took = time.process_time() - started
     assert took < MOST_SECONDS, f"{name} {params}: {took:.1f} s"
     return seen.names
 

@@ -92,7 +92,10 @@ def picked(tensor: View, index: int, dim: int) -> View:
 
 def _sliced(tensor: View, item: slice, dim: int) -> View:
     """The view of a Python slice: an interval first, turned round for a negative step, then every step-th index."""
-    begin, end, step = item.indices(tensor.shape[dim])
+    try:
+        begin, end, step = item.indices(tensor.shape[dim])
+    except (TypeError, ValueError) as error:
+        raise TensorIndexError(f"{item} of dimension {dim} of {tensor!r}: {error}") from None
     if step == 1:
         return tensor.slice(begin, max(begin, end), dim)
     count = len(range(begin, end, step))

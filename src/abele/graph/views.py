@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,6 +15,7 @@ from abele.graph.block import NotStridedError, StridedBlock
 from abele.graph.block_list import BlockList
 from abele.graph.concatenation import concat
 from abele.graph.content import AddressList, Content
+from abele.graph.expect import described
 from abele.graph.variable import Variable
 from abele.words import counted
 
@@ -140,10 +142,17 @@ _FEW_BLOCKS = 4
 
 
 def as_shape(given: Sequence[Any]) -> tuple[int, ...]:
-    """Numbers given one by one or as one sequence."""
+    """Numbers given one by one or as one sequence.
+
+    Raises:
+        TensorError: They are something else.
+    """
     if len(given) == 1 and not isinstance(given[0], (int, np.integer)):
         given = given[0]
-    return tuple([int(n) for n in given])
+    try:
+        return tuple(map(operator.index, given))
+    except TypeError:
+        raise TensorError(f"extents and dimensions are whole numbers, as in (4, 3), not {described(given)}") from None
 
 
 def reshaped(tensor: View, wanted: tuple[int, ...]) -> View:
@@ -279,7 +288,7 @@ def repeated(tensor: View, count: int, dim: int) -> View:
 
 
 def _check_times(tensor: Tensor, count: int, dim: int) -> None:
-    if count < 0:
+    if count < 0 or not isinstance(count, (int, np.integer)):
         raise TensorError(f"cannot repeat dimension {dim} of {tensor!r} {counted(count, 'time')}")
 
 

@@ -81,11 +81,19 @@ def refine(one: Shape, other: Shape) -> tuple[Pieces, Pieces]:
 
 
 def matching_groups(old: Shape, new: Shape) -> Iterator[tuple[range, range]]:
-    """Shortest runs of old and new dimensions with equal numbers of indices.
+    """Shortest runs of old and new dimensions with equal numbers of indices; one run where there are no indices.
 
     >>> list(matching_groups((4, 6, 5), (2, 12, 5)))
     [(range(0, 2), range(0, 2)), (range(2, 3), range(2, 3))]
+
+    Args:
+        old: A shape.
+        new: Another of the same size.
     """
+    if 0 in old:
+        # Products say nothing here: (0,) and (0, 5) both have no index, and no run of either ends before the other's.
+        yield range(len(old)), range(len(new))
+        return
     i = j = 0
     while i < len(old) or j < len(new):
         i0, j0 = i, j

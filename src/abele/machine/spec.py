@@ -81,11 +81,16 @@ class Spec:
         """A copy with some fields changed; a mapping changes fields of a nested part.
 
         Example: ``system.evolve(num_ipus=2, ipu={"clock_hz": 2e9, "tile": {"total_bytes": 1 << 20}})``.
+        A new value has its source as in :func:`~abele.machine.source.stated`, or in a table of texts called ``cited``.
 
         Raises:
-            MachineError: A field does not exist, or its new value is not allowed.
+            MachineError: A field does not exist, its new value is not allowed, or a source is of no new value.
         """
-        return replace(self, **{name: self._changed(name, value) for name, value in changes.items()})
+        texts = changes.pop("cited", {})
+        cited = {name: value for name, value in changes.items() if isinstance(value, Cited)}
+        plain = {name: value.value if isinstance(value, Cited) else value for name, value in changes.items()}
+        values = {name: self._changed(name, value) for name, value in plain.items()}
+        return replace(self, **values, cited={**self.cited, **cited, **_cited(type(self), values, texts)})
 
     @classmethod
     def of(cls, table: Mapping[str, Any]) -> Self:

@@ -19,6 +19,7 @@ from abele import InOut, Vector, f32, i32
 from abele.errors import ConstantWriteError, EngineError, StreamConnectionError
 from abele.report import Report
 from abele.runtime.debugger import AtStep, AtTile, AtVertex, OnAnyNan, OnChange, OnNan
+from abele.runtime.debugger.terminal import Terminal
 from support.examples import examples
 
 
@@ -340,6 +341,13 @@ def test_terminal__mistake__is_told_and_the_session_goes_on(command: str, answer
     text = session(Program().engine.debug(), command, "where", "quit")
     assert answer in text
     assert text.split("(abele) where")[1].strip().startswith("step ")
+
+
+def test_help__of_commands_without_docstrings_as_under_python_OO__has_their_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Terminal.do_back, "__doc__", None)
+    assert "\n  back\n" in session(Program().engine.debug(), "help", "quit")
 
 
 def test_terminal__view__serves_the_program_at_the_step_at_hand_until_the_session_ends(tmp_path: Path) -> None:

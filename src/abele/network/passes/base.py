@@ -33,11 +33,6 @@ class Pass(ABC):
     def run(self, net: Network) -> Network:
         """The network after the pass; ``net`` itself if nothing changes."""
 
-    @property
-    def summary(self) -> str:
-        """The first line of the class's docstring."""
-        return (type(self).__doc__ or "").strip().splitlines()[0]
-
     def __str__(self) -> str:
         assert is_dataclass(self)
         options = ", ".join(

@@ -326,7 +326,7 @@ class Terminal(cmd.Cmd):
                 self._lines([part.strip() for part in (action.__doc__ or "").strip().splitlines()])
             return
         for name in _HELP:
-            self._say("  " + (getattr(self, f"do_{name}").__doc__ or "").strip().splitlines()[0])
+            self._say("  " + (getattr(self, f"do_{name}").__doc__ or name).strip().partition("\n")[0])
         self._say("  short: " + ", ".join(f"{k} {v}" for k, v in _SHORT.items() if len(k) < 3))
 
     def completenames(self, text: str, *ignored: Any) -> list[str]:

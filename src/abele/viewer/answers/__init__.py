@@ -1,67 +1,13 @@
-"""Questions of the page: importing this registers every one."""
+"""Questions of the page: importing this registers those of every module of the folder."""
 
 from __future__ import annotations
 
-from abele.viewer.answers import (
-    compare,
-    curves,
-    energy,
-    exchange,
-    facts,
-    floor,
-    graph,
-    graph_tile,
-    holdings,
-    host,
-    host_numbers,
-    host_window,
-    insights,
-    liveness,
-    matrix,
-    memory,
-    operations,
-    overflow,
-    program,
-    selection,
-    table,
-    tile_steps,
-    timeline,
-    timeline_flames,
-    timeline_steps,
-    timeline_tiles,
-    timeline_window,
-)
+from importlib import import_module
+from pkgutil import iter_modules
+
 from abele.viewer.answers.registry import QUESTIONS, Question, answer
 
-__all__ = [
-    "QUESTIONS",
-    "Question",
-    "answer",
-    "compare",
-    "curves",
-    "energy",
-    "exchange",
-    "facts",
-    "floor",
-    "graph",
-    "graph_tile",
-    "holdings",
-    "host",
-    "host_numbers",
-    "host_window",
-    "insights",
-    "liveness",
-    "matrix",
-    "memory",
-    "operations",
-    "overflow",
-    "program",
-    "selection",
-    "table",
-    "tile_steps",
-    "timeline",
-    "timeline_flames",
-    "timeline_steps",
-    "timeline_tiles",
-    "timeline_window",
-]
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
+
+__all__ = ["QUESTIONS", "Question", "answer"]
