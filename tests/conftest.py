@@ -22,10 +22,6 @@ os.environ.setdefault("ABELE_CHECK_PASSES", "1")  # every form between two passe
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
-SWEPT = ("codelet", "compiler", "expr", "graph", "host_facts", "kernels", "llvm", "numerics", "poplibs", "runtime")
-"""Rooms where plain runs take a part of each sweep over several parameters."""
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--budget NAME`` measures the run, prints its time by room, and fails where it is over that budget."""
     parser.addoption("--budget", choices=[name for name in BUDGETS if name != "all"])
@@ -54,7 +50,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     A module that marks tests without naming the marker would be left out of slow runs in silence.
     """
-    sweeps.mark_rest_slow(item for item in items if is_swept(item.path))
+    sweeps.mark_rest_slow(items)
     for path in {item.path for item in items if item.get_closest_marker("slow")}:
         if not names_slow(path):
             raise pytest.UsageError(f"{path} has slow tests and does not say 'mark.slow'")
@@ -71,9 +67,9 @@ def is_swept(path: Path) -> bool:
 
 
 def names_slow(path: Path) -> bool:
-    """True for modules with slow tests: they name the marker, or have sweeps."""
+    """True for modules with slow tests: they name the marker, or may have sweeps."""
     text = path.read_text(encoding="utf-8")
-    return "mark.slow" in text or "sweep(" in text or (is_swept(path) and "parametrize" in text)
+    return "mark.slow" in text or text.count("mark.parametrize(") > 1
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

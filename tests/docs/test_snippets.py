@@ -13,11 +13,11 @@ import pytest
 import abele as ab
 from abele.cli import main
 from abele.expr import POPOPS, TABLE
-from support.pages import ROOT, blocks, names_without_import, pages, run_page, snippets
+from support.pages import ROOT, blocks, names_without_import, pages_with, run_page, snippets
 
 QUOTING = ROOT / "docs" / "examples"
 """Pages that quote scripts; the tests of the examples run them and hold the quotes to them."""
-RUN = [page for page in pages() if snippets(page) and page.parent != QUOTING]
+RUN = [page for page in pages_with("python") if page.parent != QUOTING]
 LONG = ("demo", "validate", "debug", "fit", "run", "view")
 """Commands of Abele that take long, stand for a session, or take a program: they have tests of their own."""
 
@@ -88,7 +88,7 @@ def test_quoting_pages__each__ends_in_the_whole_program() -> None:
 def commands() -> list[str]:
     """Every line of a console block that is quick to run, once."""
     found: dict[str, None] = {}
-    for page in pages():
+    for page in pages_with("console"):
         for block in blocks(page):
             if block.language == "console":
                 lines = [line[2:].split("  #")[0].strip() for line in block.code.splitlines() if line.startswith("$ ")]

@@ -16,8 +16,6 @@ from abele.numerics.narrow import round_to_nearest
 from abele.poplibs.poplin import ConvParams
 from abele.session import Schedule, Session, Settings
 
-pytestmark = pytest.mark.usefixtures("whole_machine")
-
 Array = np.ndarray[Any, Any]
 Make = Callable[..., Sequence[Value]]
 

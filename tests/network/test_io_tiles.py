@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -14,19 +15,14 @@ from abele.network import Group, NetworkBuilder, Place, Schedule, Sgd
 from abele.network.ops import build
 from abele.network.schedule import OutputMode, PipelineSchedule
 from abele.session import Session, Settings, SharedArrays, compile_network
-from support.sweeps import sweep
 
 
 @pytest.mark.parametrize(
-    ("places", "outputs", "mode"),
-    sweep(
-        [[Place()] * 2, PIPELINES["four stages"], PIPELINES["sharded"]],
-        sorted(OutputMode, key=str),
-        ["native", "tiles"],
-        every=4,
-    ),
+    ("places", "mode"),
+    list(itertools.product([[Place()] * 2, PIPELINES["four stages"], PIPELINES["sharded"]], ["native", "tiles"])),
     ids=str,
 )
+@pytest.mark.parametrize("outputs", OutputMode, ids=str)
 def test_training__with_io_tiles__gives_the_same(places: list[Place], outputs: OutputMode, mode: str) -> None:
     schedule = Schedule(device_iterations=2, accumulation=9, outputs=outputs, period=3)
     one, weights = train(mlp(places), schedule, Sgd(lr=0.1), mode=mode)
@@ -36,11 +32,9 @@ def test_training__with_io_tiles__gives_the_same(places: list[Place], outputs: O
         np.testing.assert_allclose(spread[name], weights[name], rtol=2e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("accumulation", "pipeline", "places"),
-    sweep([1, 2, 3], list(PipelineSchedule), [[Place()] * 2, PIPELINES["two stages"]]),
-    ids=str,
-)
+@pytest.mark.parametrize("accumulation", [1, 2, 3])
+@pytest.mark.parametrize("pipeline", PipelineSchedule, ids=str)
+@pytest.mark.parametrize("places", [[Place()] * 2, PIPELINES["two stages"]], ids=str)
 def test_few_micro_batches__with_io_tiles__are_all_run(
     accumulation: int, pipeline: PipelineSchedule, places: list[Place]
 ) -> None:

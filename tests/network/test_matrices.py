@@ -13,7 +13,6 @@ from abele.expr.derivative import arg
 from abele.network import NetworkBuilder, Value, differentiate, evaluate, parse, verify
 from abele.network.ops import build, matrices
 from abele.session import Schedule, Session
-from support.sweeps import sweep
 
 Array = np.ndarray[Any, Any]
 Make = Callable[[NetworkBuilder, Value], Sequence[Value]]
@@ -57,8 +56,11 @@ def meaning(make: Make, a: Array) -> list[Array]:
 SHAPES = [(1, 1, 1), (3, 2, 2), (2, 7, 7), (1, 33, 33)]
 TALL_AND_WIDE = [(2, 5, 3), (2, 3, 5)]
 RECTANGLES = [*SHAPES, (1, 20, 9), *TALL_AND_WIDE]
-THIN_AND_WHOLE = [*sweep([*SHAPES, (1, 20, 9)], [False, True]), *itertools.product(TALL_AND_WIDE, [False, True])]
-"""Shapes, each with the factors of a decomposition whole or not."""
+THIN_AND_WHOLE = [
+    *zip([*SHAPES, (1, 20, 9)], [False, True, False, True, True], strict=True),
+    *itertools.product(TALL_AND_WIDE, [False, True]),
+]
+"""Shapes with factors that are whole or not, which are the same for square matrices."""
 
 
 @pytest.mark.parametrize("shape", RECTANGLES)

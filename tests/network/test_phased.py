@@ -31,7 +31,6 @@ from abele.numerics import f8_143, to_host
 from abele.numerics.narrow import round_to_nearest
 from abele.poplibs.gcl import CommGroup
 from abele.session import Session, Settings, SharedArrays, compile_network
-from support.sweeps import sweep
 
 WIDTH, BATCH = 8, 4
 AWAY = TensorLocation(on_chip=False)
@@ -112,15 +111,15 @@ def assert_same(phases: list[Place], schedule: Schedule, optimiser: Any, mode: s
         np.testing.assert_allclose(weights[name], expected[name], rtol=2e-5, atol=2e-6, err_msg=name)
 
 
-@pytest.mark.parametrize(
-    ("schedule", "locations", "mode"),
-    sweep(SCHEDULES, [Locations(), ACTIVATIONS, EVERYTHING], ["native", "tiles"]),
-)
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("locations", [Locations(), ACTIVATIONS, EVERYTHING])
+@pytest.mark.parametrize("mode", ["native", "tiles"])
 def test_training__in_phases__learns_what_one_phase_learns(schedule: str, locations: Locations, mode: str) -> None:
     assert_same(FOUR, replace(SCHEDULES[schedule], locations=locations), Adam(lr=0.01), mode)
 
 
-@pytest.mark.parametrize(("where", "kind"), sweep(PLACES, ["plain", "dropout", "tied"]))
+@pytest.mark.parametrize("where", PLACES)
+@pytest.mark.parametrize("kind", ["plain", "dropout", "tied"])
 def test_training__in_whatever_phases__learns_what_one_phase_learns(where: str, kind: str) -> None:
     places = PLACES[where]
     options = {kind: True} if kind != "plain" else {}

@@ -18,8 +18,6 @@ from abele.machine import systems
 from abele.network import Adam, Group, NetworkBuilder, OutputMode, Schedule, Sgd
 from abele.network.ops import build
 
-pytestmark = pytest.mark.usefixtures("whole_machine")
-
 RATE = 0.1
 X = np.arange(1.0, 13.0, dtype=np.float32).reshape(6, 2) / 10
 """Six micro-batches of two samples."""

@@ -25,8 +25,6 @@ from abele.network.ops import build
 from abele.poplibs.gcl import CommGroup
 from abele.session import Session, Settings
 
-pytestmark = pytest.mark.usefixtures("whole_machine")
-
 RNG = np.random.default_rng(3)
 GROUPS = {
     "consecutive": CommGroup.consecutive(2),

@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 
 from abele.network.score_blocks import GRAIN, MOST_BLOCKS, MOST_SIZES, RowBlocks, blockings
 
-pytestmark = pytest.mark.usefixtures("whole_machine")
-
 
 def by_id(lengths: list[int]) -> np.ndarray:
     ids = np.repeat(np.arange(len(lengths)), lengths)

@@ -17,8 +17,6 @@ from abele.network import Group, Network, NetworkBuilder, Place, Schedule, Sgd
 from abele.network.ops import build
 from abele.runtime import Engine
 
-pytestmark = pytest.mark.usefixtures("whole_machine")
-
 SCHEDULE = Schedule(device_iterations=2, accumulation=2)
 
 

@@ -17,8 +17,6 @@ from abele.network.passes.skip_hidden import SkipHidden
 from abele.network.score_blocks import RowBlocks
 from abele.numerics import bool_, f32, i32
 
-pytestmark = pytest.mark.usefixtures("whole_machine")
-
 ROWS, WIDTH = 64, 8
 Array = npt.NDArray[np.generic]
 PLACE = np.arange(ROWS)

@@ -17,8 +17,6 @@ from abele.numerics import ElementType, f8_143, f8_152, f16, quarter, to_host
 from abele.numerics.narrow import round_to_nearest
 from abele.session import Session, Settings, compile_network
 
-pytestmark = pytest.mark.usefixtures("whole_machine")
-
 BATCH, WIDTH, ROUNDS = 4, 8, 7
 
 

@@ -22,8 +22,6 @@ from abele.poplibs.gcl import CommGroup
 from abele.session import Session, Settings, SharedArrays, compile_network
 from support.thread_ranks import ThreadRanks, in_ranks
 
-pytestmark = pytest.mark.usefixtures("whole_machine")
-
 ENTRIES, WIDTH, HEADS, TOKENS, BATCH = 11, 8, 4, 5, 2
 RNG = np.random.default_rng(17)
 WEIGHTS: dict[str, np.ndarray] = {

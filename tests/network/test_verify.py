@@ -13,8 +13,6 @@ from abele.network.ir import Value
 from abele.network.ops import build
 from abele.network.passes import AssignPlaces, Pass, Pipeline, checked_passes
 
-pytestmark = pytest.mark.usefixtures("whole_machine")
-
 HEAD = "network { input %x: f32[2, 3] input %i: i32[] parameter %w: f32[4, 3] "
 
 ILLEGAL = {

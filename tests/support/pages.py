@@ -46,6 +46,11 @@ def pages() -> list[Path]:
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
+def pages_with(language: str) -> list[Path]:
+    """Pages with a fence of a language, found without parsing: tests are collected from them."""
+    return [page for page in pages() if f"```{language}" in page.read_text(encoding="utf-8")]
+
+
 @functools.cache
 def blocks(page: Path) -> tuple[Block, ...]:
     """The fenced blocks of a page."""

@@ -2,8 +2,9 @@
 
 A test with several ``parametrize`` marks is a sweep. Plain runs take any value of each of two axes at least once, and
 any two values of each two of three or more axes. For example, of 6 methods × 5 types × 3 sizes about 30 points are
-plain; of 6 methods × 2 modes 6 are. Sweeps of up to four points stay whole. The rest is ``slow``: a slow run takes one
-in eight of it, chosen by the commit, and ``make sweeps`` all. A failed run names its sample:
+plain; of 6 methods × 2 modes 6 are. Sweeps of up to four points stay whole, and so does one mark with the product of
+several axes. The rest is ``slow``: a slow run takes one in eight of it, chosen by the commit, and ``make sweeps`` all.
+A failed run names its sample:
 ``SWEEP='8feff850fe6c' make slow`` takes it again.
 """
 
@@ -18,7 +19,7 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
 
@@ -64,21 +65,6 @@ def sampled(items: Sequence[T], count: int, *, by: str = "") -> list[T]:
 def rounds(all_of_them: int, count: int) -> int:
     """Rounds of a loop: a few, or all of them for the seed ``all``."""
     return all_of_them if seed() == ALL else count
-
-
-def sweep(*axes: Iterable[Any], every: int = 2) -> list[Any]:
-    """All combinations of values, as one parameter; plain tests take a part.
-
-    The part is those combinations whose places on the axes sum to a multiple of ``every``: each value is among them,
-    and of axes beside one that is at least as long as ``every``, each pair of values. Of 3 x 2 x 2 values six are
-    plain.
-    """
-    made = []
-    for chosen in itertools.product(*(enumerate(axis) for axis in axes)):
-        is_plain = sum(place for place, _ in chosen) % every == 0
-        marks = [] if is_plain else [pytest.mark.slow, pytest.mark.rest]
-        made.append(pytest.param(*(value for _, value in chosen), marks=marks))
-    return made
 
 
 def mark_rest_slow(items: Iterable[pytest.Item]) -> None:

@@ -86,7 +86,7 @@ class Bench:
     """All cases of a file in one graph, each on a tile of its own."""
 
     def __init__(self, cases: list[Case]) -> None:
-        self.graph = Graph(systems.get("bow-2000:1"))
+        self.graph = Graph(systems.get("bow-2000:1").evolve(ipu={"num_tiles": max(8, len(cases))}))
         self.values: dict[str, np.ndarray] = {}
         self.names: dict[Case, dict[str, list[str]]] = {}
         steps = {times: self.graph.compute_set(f"times{times}") for times in {c.times for c in cases}}

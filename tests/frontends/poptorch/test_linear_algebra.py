@@ -12,7 +12,6 @@ from poptorch_kit import Apply, Lossy, check_against_torch
 from torch import linalg, nn
 
 from abele import poptorch
-from support.sweeps import sweep
 
 Function = Callable[..., Any]
 SHAPE = (2, 4, 4)
@@ -179,7 +178,8 @@ def test_training__through_a_solve_on_the_device__follows_pytorch() -> None:
     torch.testing.assert_close(model.length.detach(), oracle.length.detach(), rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize(("driver", "shape"), sweep(["gelsy", "gelsd", "gelss"], [(6, 4), (4, 6)]))
+@pytest.mark.parametrize("driver", ["gelsy", "gelsd", "gelss"])
+@pytest.mark.parametrize("shape", [(6, 4), (4, 6)])
 def test_lstsq__rank_is_deficient__gives_the_least_solution_and_the_rank(driver: str, shape: tuple[int, int]) -> None:
     class Solved(nn.Module):
         def forward(self, a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

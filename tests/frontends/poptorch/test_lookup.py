@@ -12,7 +12,6 @@ from torch import nn
 
 from abele import poptorch
 from abele.errors import TensorIndexError
-from support.sweeps import sweep
 
 INDICES = torch.tensor([[3, 0, 3, 5], [1, 1, 6, 3]])
 
@@ -61,7 +60,8 @@ def test_index_by_a_tensor__values_and_gradients__equal_pytorch(function: object
     check_against_torch(Lossy(Apply(function, (7, 7, 7))).double(), (x, INDICES))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("tied", "dtype"), sweep([False, True], [torch.float32, torch.float16]))
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_embedding__trained_on_the_device__keeps_step_with_pytorch(tied: bool, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     ours = Trained(Embedded(2, tied=tied)).to(dtype)

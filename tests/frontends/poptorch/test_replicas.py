@@ -11,7 +11,6 @@ import pytest
 import torch
 
 import abele.poptorch as poptorch
-from support.sweeps import sweep
 
 pytestmark = pytest.mark.usefixtures("whole_machine")
 
@@ -229,7 +228,8 @@ GROUPINGS = {
 }
 
 
-@pytest.mark.parametrize(("name", "mean"), sweep(GROUPINGS, [True, False]))
+@pytest.mark.parametrize("name", GROUPINGS)
+@pytest.mark.parametrize("mean", [True, False])
 def test_grouped_parameter__of_four_replicas__is_trained_by_each_group_alone(name: str, mean: bool) -> None:
     kind, shards, row_of = GROUPINGS[name]
     model = Scaled(max(row_of) + 1)
@@ -353,7 +353,7 @@ class Summed(torch.nn.Module):
         return poptorch.identity_loss(x, "sum")
 
 
-@pytest.mark.parametrize(("name", "training"), sweep(["consecutive", "orthogonal"], [False, True]))
+@pytest.mark.parametrize(("name", "training"), [("consecutive", False), ("orthogonal", True)])
 def test_grouped_parameter__of_which_all_replicas_come_back__has_a_row_for_each(name: str, training: bool) -> None:
     kind, shards, row_of = GROUPINGS[name]
     model = Scaled(2)

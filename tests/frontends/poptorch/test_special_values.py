@@ -18,7 +18,6 @@ from torch.nn import functional
 from abele import poptorch
 from abele.frontends.poptorch.capture.registry import HANDLERS
 from abele.machine import systems
-from support.sweeps import sweep
 
 pytestmark = pytest.mark.usefixtures("whole_machine")
 
@@ -254,7 +253,8 @@ def test_operators__gradients_of_some_at_special_values__are_pytorchs() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("dtype", "mode"), sweep([torch.float32, torch.float16, torch.bfloat16], ["native", "tiles"]))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("mode", ["native", "tiles"])
 def test_operators__all_of_them_at_special_values__are_pytorchs(dtype: Any, mode: str) -> None:
     check_values(dtype, mode, 1)
 
