@@ -13,8 +13,6 @@ import torch
 import abele.poptorch as poptorch
 from support.sweeps import sweep
 
-pytestmark = pytest.mark.usefixtures("whole_machine")
-
 BATCH = 4
 
 

@@ -14,8 +14,6 @@ from torch import nn
 from abele import poptorch
 from support.sweeps import sweep
 
-pytestmark = pytest.mark.usefixtures("whole_machine")
-
 
 class Stateful(nn.Module):
     """A layer and a buffer, and what ``change`` does with them."""
