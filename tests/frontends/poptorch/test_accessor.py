@@ -38,8 +38,6 @@ from abele.frontends.poptorch.loading import accessor as accessor_module
 from abele.poptorch import AsynchronousDataAccessor, DataLoaderMode, SharingStrategy
 from support import sweeps
 
-pytestmark = pytest.mark.usefixtures("whole_machine")
-
 FORK = {"sharing_strategy": SharingStrategy.Fork}
 
 

@@ -11,8 +11,6 @@ from test_executor import LABELS, X, classifier, eager_losses, options
 from abele import poptorch
 from abele.errors import UnknownArrayError
 
-pytestmark = pytest.mark.usefixtures("whole_machine")
-
 MODES = poptorch.OutputMode
 
 

@@ -12,8 +12,6 @@ from test_executor import options
 
 from abele import poptorch
 
-pytestmark = pytest.mark.usefixtures("whole_machine")
-
 X = torch.arange(12.0).reshape(6, 2)
 
 

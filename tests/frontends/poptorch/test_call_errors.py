@@ -13,8 +13,6 @@ from abele import poptorch
 from abele.errors import AbeleError
 from abele.frontends.poptorch.capture import capture
 
-pytestmark = pytest.mark.usefixtures("whole_machine")
-
 X = torch.arange(12.0).reshape(3, 4)
 PARTS = torch.tensor([0, 1, 1, 2])
 

@@ -18,8 +18,6 @@ from abele.frontends.poptorch.capture import capture, decomposition
 from abele.frontends.poptorch.capture.registry import HANDLERS, handler_of
 from abele.network import differentiate, evaluate
 
-pytestmark = pytest.mark.usefixtures("whole_machine")
-
 
 class Digits(nn.Module):
     """A convolutional classifier with its loss."""

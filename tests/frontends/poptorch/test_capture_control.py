@@ -18,8 +18,6 @@ from torch._higher_order_ops.scan import scan
 from abele.frontends.poptorch import Error, identity_loss, inferenceModel
 from abele.frontends.poptorch.capture import capture
 
-pytestmark = pytest.mark.usefixtures("whole_machine")
-
 
 class Model(nn.Module):
     """A linear layer, then a function of it and its input, whose squares are the loss."""

@@ -14,8 +14,6 @@ from torch import nn
 from abele import poptorch
 from abele.machine import systems
 
-pytestmark = pytest.mark.usefixtures("whole_machine")
-
 Function = Callable[..., torch.Tensor]
 
 ELEMENTWISE: dict[str, Function] = {

@@ -12,8 +12,6 @@ import abele as ab
 from abele import poptorch
 from abele.errors import NetworkError, UnsupportedOpError
 
-pytestmark = pytest.mark.usefixtures("whole_machine")
-
 
 @ab.codelet
 class Cube(ab.Vertex):

@@ -11,8 +11,6 @@ from torch.utils.data import BatchSampler, SequentialSampler, TensorDataset
 
 from abele import poptorch
 
-pytestmark = pytest.mark.usefixtures("whole_machine")
-
 DATA = TensorDataset(torch.arange(50.0).reshape(25, 2), torch.arange(25))
 
 

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="needs PyTorch")
 from abele import poptorch, trace
 from abele.trace import Trace
 
-pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("whole_machine")]
+pytestmark = pytest.mark.torch
 X = torch.ones(4, 3)
 
 

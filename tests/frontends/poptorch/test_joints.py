@@ -9,8 +9,6 @@ import torch
 import torch.nn.functional as functional
 from poptorch_kit import Apply, Lossy, check_against_torch
 
-pytestmark = pytest.mark.usefixtures("whole_machine")
-
 POINTS = torch.tensor([0.0, -0.0, 1.0, -1.0, 3.0, -3.0, 6.0, 0.5, -0.5, 20.0], dtype=torch.float64)
 ONES = torch.ones(10, dtype=torch.float64)
 

@@ -289,8 +289,8 @@ def test_transformer__of_layers__takes_masks_of_all_kinds(count: int) -> None:
             rest: dict[str, Any] = {"src_key_padding_mask": padding, "memory_key_padding_mask": padding}
             return (
                 layers(x, y, tgt_mask=given, **rest),
-                layers(x, y, tgt_mask=made),
-                layers(x, y, tgt_mask=self.mask, tgt_is_causal=True),
+                layers.decoder(y, x, tgt_mask=made),
+                layers.decoder(y, x, tgt_mask=self.mask, tgt_is_causal=True),
                 layers.encoder(y, given == -torch.inf),
             )
 

@@ -15,8 +15,6 @@ from torch.utils.data import BatchSampler, Dataset, IterableDataset, SequentialS
 from abele import poptorch
 from abele.errors import InvalidOptionError, MachineError
 
-pytestmark = pytest.mark.usefixtures("whole_machine")
-
 
 class Noisy(Dataset[Any]):
     """Samples with random numbers of every kind."""

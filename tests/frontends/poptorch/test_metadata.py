@@ -14,8 +14,6 @@ from test_executor import X, classifier, options
 from abele import poptorch
 from abele.frontends.poptorch.values.geometric import GraphDataParser
 
-pytestmark = pytest.mark.usefixtures("whole_machine")
-
 
 def test_metadata__of_a_file__tells_what_it_holds(tmp_path: Path) -> None:
     poptorch.inferenceModel(classifier(), options(2)).compileAndExport(tmp_path, X)

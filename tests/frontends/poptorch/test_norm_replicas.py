@@ -103,9 +103,11 @@ def compare(model: ResNet, size: int, each: int, replicas: int, together: int, u
             )
 
 
-@pytest.mark.parametrize("together", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_batch_norm__over_replicas__trains_as_pytorch_on_their_samples(together: int) -> None:
-    compare(ResNet(1, (4, 6)), 6, 3, 4, together, 2, 1e-4)
+@pytest.mark.parametrize(
+    ("together", "widths"), [(2, (4,)), *(pytest.param(n, (4, 6), marks=pytest.mark.slow) for n in (2, 4))]
+)
+def test_batch_norm__over_replicas__trains_as_pytorch_on_their_samples(together: int, widths: tuple[int, ...]) -> None:
+    compare(ResNet(1, widths), 6, 3, 4, together, 2, 1e-4)
 
 
 @pytest.mark.slow

@@ -78,9 +78,8 @@ import sys
 import poptorch
 import poptorch.optim
 from poptorch.enums import OutputMode
-import torch
 model = poptorch.inferenceModel(lambda x: x + int(sys.argv[1]))
-print(model(torch.arange(2)).tolist(), poptorch.Options().output_mode == OutputMode.Default, __name__)
+print(type(model).__name__, sys.argv[1:], poptorch.Options().output_mode == OutputMode.Default, __name__)
 """
 
 
@@ -88,7 +87,7 @@ def test_module__run_with_a_program__finds_poptorch(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
     arguments = [sys.executable, "-m", "abele.poptorch", str(tmp_path / "program.py"), "3"]
     done = subprocess.run(arguments, capture_output=True, text=True, check=True)
-    assert done.stdout == "[3, 4] True __main__\n"
+    assert done.stdout == "PoplarExecutor ['3'] True __main__\n"
 
 
 def test_package__that_exports_abeles_names__is_a_poptorch(tmp_path: Path) -> None:
@@ -102,7 +101,7 @@ def test_package__that_exports_abeles_names__is_a_poptorch(tmp_path: Path) -> No
     (tmp_path / "program.py").write_text(PROGRAM)
     arguments = [sys.executable, str(tmp_path / "program.py"), "5"]
     done = subprocess.run(arguments, capture_output=True, text=True, check=True)
-    assert done.stdout == "[5, 6] True __main__\n"
+    assert done.stdout == "PoplarExecutor ['5'] True __main__\n"
 
 
 def test_install__beside_another_poptorch__is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,6 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from abele import poptorch
 from abele.errors import UnsupportedOpError
 
-pytestmark = pytest.mark.usefixtures("whole_machine")
-
 TARGETS = torch.tensor([[1, 2, 2, 3], [4, 1, 1, 0]])
 LOSSES: dict[str, Callable[..., torch.Tensor]] = {
     "mean": lambda x: functional.ctc_loss(x, TARGETS, [9, 7], [4, 3]),

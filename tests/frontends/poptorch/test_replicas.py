@@ -12,8 +12,6 @@ import torch
 
 import abele.poptorch as poptorch
 
-pytestmark = pytest.mark.usefixtures("whole_machine")
-
 BATCH = 4
 
 

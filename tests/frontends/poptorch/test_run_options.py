@@ -18,8 +18,6 @@ from abele.report import Report
 from abele.runtime.engine.run_log import REPORT_NAME
 from abele.viewer.open_reports import Shelf
 
-pytestmark = pytest.mark.usefixtures("whole_machine")
-
 HALF = torch.full((64, 64), 1.0, dtype=torch.float16)
 
 

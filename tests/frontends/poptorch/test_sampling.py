@@ -10,8 +10,6 @@ import torch
 import torch.nn.functional as functional
 from poptorch_kit import Apply, Lossy, check_against_torch
 
-pytestmark = pytest.mark.usefixtures("whole_machine")
-
 Function = Callable[..., torch.Tensor]
 
 

@@ -21,8 +21,6 @@ from abele.errors import FileFormatError
 from abele.frontends.poptorch.models.exporting import FORMAT
 from abele.frontends.poptorch.version import VERSION
 
-pytestmark = pytest.mark.usefixtures("whole_machine")
-
 
 def trained(**more: Any) -> Any:
     model = classifier(dropout=0.25)
@@ -57,28 +55,33 @@ def test_compile_and_export__of_inference__runs_from_the_file_in_a_folder(tmp_pa
     assert torch.equal(poptorch.load(tmp_path)(X), inference(X))
 
 
+def two_steps(options: poptorch.Options) -> Any:
+    """A wrapper that takes a step for each two micro-batches."""
+    model = classifier()
+    options.Training.gradientAccumulation(2)
+    return poptorch.trainingModel(model, options, poptorch.optim.Adam(model.parameters(), lr=0.1))
+
+
+@pytest.fixture(scope="module")
+def offline(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a model that was compiled offline, for training and for inference."""
+    folder, x = tmp_path_factory.mktemp("offline"), torch.zeros(8, 12)
+    two_steps(poptorch.Options().useOfflineIpuTarget()).compileAndExport(folder / "train", x, torch.arange(8) % 4)
+    inference = poptorch.inferenceModel(classifier(), poptorch.Options().useOfflineIpuTarget())
+    inference.compileAndExport(folder / "infer", x)
+    return folder
+
+
 @pytest.mark.parametrize("edit", [None, lambda o: o.connectionType(poptorch.ConnectionType.OnDemand)])
 def test_load__of_what_was_compiled_offline__trains_and_validates_as_a_model_of_this_process(
-    edit: Any, tmp_path: Path
+    edit: Any, offline: Path, tmp_path: Path
 ) -> None:
-    def wrapped(offline: bool) -> Any:
-        model = classifier()
-        options = poptorch.Options()
-        options.Training.gradientAccumulation(2)
-        if offline:
-            options.useOfflineIpuTarget()
-        return poptorch.trainingModel(model, options, poptorch.optim.Adam(model.parameters(), lr=0.1))
-
     x, labels = torch.randn(8, 12), torch.arange(8) % 4
-    wrapped(True).compileAndExport(tmp_path / "train", x, labels)
-    poptorch.inferenceModel(classifier(), poptorch.Options().useOfflineIpuTarget()).compileAndExport(
-        tmp_path / "infer", x
-    )
-    training, here = poptorch.load(tmp_path / "train", edit_opts_fn=edit), wrapped(False)
+    training, here = poptorch.load(offline / "train", edit_opts_fn=edit), two_steps(poptorch.Options())
     assert training.isAttachedToDevice() == (edit is None)
     for _ in range(2):
         assert torch.equal(training(x, labels)[1], here(x, labels)[1])
-    validation = poptorch.load(tmp_path / "infer", edit_opts_fn=edit)
+    validation = poptorch.load(offline / "infer", edit_opts_fn=edit)
     validation.load_state_dict(training.model.state_dict())
     assert torch.equal(validation(x), poptorch.inferenceModel(here.model)(x))
     assert training.getTensorNames() == here.getTensorNames()

@@ -14,8 +14,6 @@ from abele import poptorch
 from abele.frontends.poptorch.models.batching import Batching
 from abele.frontends.poptorch.options.checked import CheckedOptions
 
-pytestmark = pytest.mark.usefixtures("whole_machine")
-
 Setter = Callable[[poptorch.Options], Any]
 
 
@@ -179,6 +177,7 @@ def test_setters__all_of_them__are_in_one_list_of_what_they_do() -> None:
     assert sum(map(len, lists)) == len(setters())
 
 
+@pytest.mark.usefixtures("whole_machine")  # A machine of the environment is that of offline targets too.
 @pytest.mark.parametrize("name", ACT)
 def test_setter__that_acts__changes_what_a_call_is_made_with(name: str) -> None:
     setter, observe = ACT[name]

@@ -10,8 +10,6 @@ import torch
 from abele.frontends.poptorch.errors import CheckError, Error
 from abele.frontends.poptorch.values.signature import ForwardSignature
 
-pytestmark = pytest.mark.usefixtures("whole_machine")
-
 
 def forward(x: torch.Tensor, y: Any = None, *, scale: float = 1.0) -> torch.Tensor:
     return x

@@ -13,8 +13,6 @@ from torch import nn
 
 from abele import poptorch
 
-pytestmark = pytest.mark.usefixtures("whole_machine")
-
 
 class Stateful(nn.Module):
     """A layer and a buffer, and what ``change`` does with them."""

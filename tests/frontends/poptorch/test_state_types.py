@@ -6,6 +6,7 @@ stored: each gradient, each sum over micro-batches, each sum over replicas, each
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,8 +17,6 @@ from torch import nn
 
 from abele import poptorch
 from support import sweeps
-
-pytestmark = pytest.mark.usefixtures("whole_machine")
 
 SIZE, STEPS = 384, 5
 HALF, SINGLE = torch.half, torch.float
@@ -442,11 +441,9 @@ def test_combined__of_one_type_by_either_name__has_it() -> None:
 
 
 def test_combined__state__is_saved_and_goes_on() -> None:
-    _, rule, _ = fitted(2, use_combined_accum=True)
-    saved = rule.state_dict()
-    model, _, _ = fitted(3, use_combined_accum=True)
-    twin = Regression()
-    twin.load_state_dict(fitted(2, use_combined_accum=True)[0].state_dict())
+    model, rule, whole = fitted(2, use_combined_accum=True)
+    saved, twin = copy.deepcopy(rule.state_dict()), Regression()
+    twin.load_state_dict(model.state_dict())
     resumed = poptorch.optim.SGD(
         twin.parameters(), lr=0.05, momentum=0.6, weight_decay=0.05, loss_scaling=16.0, use_combined_accum=True
     )
@@ -455,7 +452,9 @@ def test_combined__state__is_saved_and_goes_on() -> None:
     options.Training.gradientAccumulation(2)
     training = poptorch.trainingModel(twin, options, resumed)
     made = torch.Generator().manual_seed(2)
-    training(torch.randn(6, 6, generator=made), torch.randn(6, 2, generator=made))
+    batch = torch.randn(6, 6, generator=made), torch.randn(6, 2, generator=made)
+    for each in (whole, training):
+        each(*batch)
     for key, value in model.state_dict().items():
         torch.testing.assert_close(value, twin.state_dict()[key], rtol=1e-6, atol=1e-7)
 

@@ -26,8 +26,6 @@ from abele.network import evaluate
 from abele.network.passes.stages import AssignStages
 from support import sweeps
 
-pytestmark = pytest.mark.usefixtures("whole_machine")
-
 
 class Two(nn.Module):
     """Two layers, each a block."""

@@ -11,8 +11,6 @@ from torch import nn
 
 from abele import poptorch
 
-pytestmark = pytest.mark.usefixtures("whole_machine")
-
 bce = nn.functional.binary_cross_entropy_with_logits
 
 

@@ -15,8 +15,6 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from abele import poptorch
 from abele.frontends.poptorch.capture import capture
 
-pytestmark = pytest.mark.usefixtures("whole_machine")
-
 X = torch.rand(5, 4, generator=torch.Generator().manual_seed(1))
 
 

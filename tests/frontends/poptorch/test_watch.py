@@ -16,8 +16,6 @@ from torch import nn
 from abele.frontends import poptorch
 from abele.frontends.poptorch.models.exporting import ModelWatch
 
-pytestmark = pytest.mark.usefixtures("whole_machine")
-
 CHANGES: dict[str, tuple[Callable[[nn.Module], object], str]] = {
     "layer": (lambda m: setattr(m, "last", nn.Linear(16, 4)), "the module 'last' is another one"),
     "parameter": (lambda m: setattr(m.last, "bias", nn.Parameter(torch.ones(4))), "parameter 'last.bias' is another"),

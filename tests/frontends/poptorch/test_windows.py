@@ -14,8 +14,6 @@ from torch import nn
 
 from abele import poptorch
 
-pytestmark = pytest.mark.usefixtures("whole_machine")
-
 Function = Callable[..., torch.Tensor]
 
 

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from abele import poptorch
 from abele.frontends.poptorch import fp8
 from abele.frontends.poptorch.errors import ArgumentError, OptionValueError
+from abele.machine import systems
 
-pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("whole_machine")]
+pytestmark = pytest.mark.torch
 
 FORMATS = [fp8.F143, fp8.F152]
 
@@ -178,7 +179,7 @@ def test_device__casts_and_products__are_those_of_pytorch_to_the_bit() -> None:
     x, y = torch.randn(8, 32, generator=generator), torch.randn(32, 16, generator=generator)
     q = torch.arange(256, dtype=torch.uint8).view(torch.float8_e4m3fnuz)
     options = poptorch.Options()
-    options.Abele.system("c600")
+    options.Abele.system(systems.get("c600").evolve(ipu={"num_tiles": 64}))
     found = poptorch.inferenceModel(Casting(), options)(x, y, q)
     expected = Casting()(x, y, q)
     assert found[0].item() == expected[0].item()

@@ -17,7 +17,7 @@ from abele.frontends.poptorch import fp8
 from abele.frontends.poptorch import unit_scaling as us
 from abele.frontends.poptorch.errors import ArgumentError, Error, OptionValueError
 
-pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("whole_machine")]
+pytestmark = pytest.mark.torch
 
 
 def dequantised(value: Any, format: str, scale: int) -> Any:

@@ -13,9 +13,10 @@ from torch import nn
 
 from abele import poptorch
 from abele.frontends.poptorch import fp8
+from abele.machine import systems
 from abele.report import Report
 
-pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("whole_machine")]
+pytestmark = pytest.mark.torch
 
 LAYERS, ROWS, WIDTH = 3, 64, 32
 ACTIVATIONS, WEIGHTS = LAYERS * ROWS * WIDTH, (LAYERS - 1) * WIDTH * WIDTH
@@ -38,7 +39,7 @@ def training(recipe: fp8.Fp8Recipe | None, between: type[nn.Module] = nn.Identit
     if recipe is not None:
         fp8.fp8_linear(model, recipe)
     options = poptorch.Options()
-    options.Abele.system("c600").threads(1)
+    options.Abele.system(systems.get("c600").evolve(ipu={"num_tiles": 64})).threads(1)
     made = poptorch.trainingModel(model, options, poptorch.optim.SGD(model.parameters(), lr=0.1))
     made.compile(torch.randn(ROWS, WIDTH).half())
     return model, made

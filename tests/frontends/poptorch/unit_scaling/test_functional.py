@@ -14,7 +14,7 @@ import torch.nn.functional as F  # noqa: N812
 from abele.frontends.poptorch import unit_scaling as us
 from abele.frontends.poptorch.errors import OptionValueError
 
-pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("whole_machine")]
+pytestmark = pytest.mark.torch
 
 SEPARATE: dict[str, Any] = {"constraint": "separate"}
 

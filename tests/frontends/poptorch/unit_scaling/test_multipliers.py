@@ -20,7 +20,7 @@ from abele.frontends.poptorch.unit_scaling import activations
 from abele.garden import low_precision, low_precision_training
 from abele.garden.low_precision_training import MaskedBert
 
-pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("whole_machine")]
+pytestmark = pytest.mark.torch
 
 
 class Functions(nn.Module):

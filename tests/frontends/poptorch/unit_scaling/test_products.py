@@ -19,7 +19,7 @@ from abele.frontends.poptorch.unit_scaling.rules import Factors
 from abele.machine import systems
 from abele.poptorch import fp8
 
-pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("whole_machine")]
+pytestmark = pytest.mark.torch
 
 FACTOR = st.floats(2.0**-20, 4.0)
 
@@ -131,7 +131,7 @@ class Large(torch.nn.Module):
 def test_linear__on_the_device__trains_through_sums_beyond_float16(product: Any) -> None:
     model = Large(product)
     options = poptorch.Options()
-    options.Abele.system(systems.get("c600"))
+    options.Abele.system(systems.get("c600").evolve(ipu={"num_tiles": 64}))
     trained = poptorch.trainingModel(model, options, optimizer=poptorch.optim.SGD(model.parameters(), lr=2.0**-3))
     trained(torch.ones(1, 64).half())
     trained.copyWeightsToHost()

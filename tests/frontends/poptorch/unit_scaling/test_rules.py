@@ -15,7 +15,7 @@ from abele.frontends.poptorch.errors import OptionValueError
 from abele.frontends.poptorch.unit_scaling import activations, rules
 from abele.frontends.poptorch.unit_scaling.rules import DEMO, LIBRARY
 
-pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("whole_machine")]
+pytestmark = pytest.mark.torch
 
 SCALES = st.floats(1e-3, 1e3)
 

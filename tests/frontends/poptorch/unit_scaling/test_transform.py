@@ -18,7 +18,7 @@ from abele.frontends.poptorch import unit_scaling as us
 from abele.frontends.poptorch.errors import ArgumentError, Error, OptionValueError
 from abele.garden.models.gpt2 import Gpt2
 
-pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("whole_machine")]
+pytestmark = pytest.mark.torch
 
 
 class Plain(nn.Module):
