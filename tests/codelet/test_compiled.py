@@ -13,16 +13,7 @@ from abele.codelet.compiled import content_key
 from abele.codelet.tables import build_tables
 from abele.llvm import cache, jit
 from abele.numerics import f32, i32
-
-
-@codelet
-class AddOne(Vertex):
-    x: Input[Vector[f32]]
-    y: Output[Vector[f32]]
-
-    def compute(self):
-        for i in range(len(self.x)):
-            self.y[i] = self.x[i] + 1.0
+from support.vertices import AddOne
 
 
 def vertices(num: int) -> list[dict[str, np.ndarray]]:

@@ -81,15 +81,6 @@ class Move(Vertex):
 
 
 @codelet
-class Increment(Vertex):
-    y: InOut[Vector[f32]]
-
-    def compute(self):
-        for i in range(len(self.y)):
-            self.y[i] += 1.0
-
-
-@codelet
 class Bump(Vertex):
     x: InOut[i32]
 

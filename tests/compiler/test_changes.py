@@ -10,7 +10,7 @@ from abele.compiler import Executable, compile_program
 from abele.errors import EngineError
 from abele.graph import Execute, Graph, If, Sequence
 from abele.numerics import bool_, f32
-from compiler.support import Increment
+from support.vertices import Increment
 
 
 @pytest.fixture

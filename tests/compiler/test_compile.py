@@ -32,7 +32,8 @@ from abele.graph import (
     shared,
 )
 from abele.numerics import bool_, f32, i32
-from compiler.support import SLOTS, Bump, Increment, Move, Multi, Reader, Search, Update, Writer, small_system
+from compiler.support import SLOTS, Bump, Move, Multi, Reader, Search, Update, Writer, small_system
+from support.vertices import Increment
 
 
 def saxpy(graph: Graph) -> Execute:

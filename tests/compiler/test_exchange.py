@@ -10,7 +10,8 @@ from abele.compiler.durations import copy_cycles_by_tile, exchange_cycles, link_
 from abele.compiler.exchange import ExchangePlan
 from abele.graph import ComputeSet, Graph, concat, shared
 from abele.numerics import f16, f32
-from compiler.support import Increment, Reader, ReadHalf, Update, Writer, link_bytes, small_system
+from compiler.support import Reader, ReadHalf, Update, Writer, link_bytes, small_system
+from support.vertices import Increment
 
 
 def layout_of(graph: Graph) -> Layout:

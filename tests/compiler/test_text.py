@@ -40,7 +40,8 @@ from abele.graph import (
 )
 from abele.numerics import bool_, f32, i32, u32
 from abele.words import tiles_text
-from compiler.support import Increment, Multi, Reader, Update, Writer, small_system
+from compiler.support import Multi, Reader, Update, Writer, small_system
+from support.vertices import Increment
 
 Golden = Callable[[str, str], None]
 

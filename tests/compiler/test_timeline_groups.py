@@ -29,7 +29,8 @@ from abele.graph import (
 from abele.machine import systems
 from abele.numerics import bool_, f32, i32
 from abele.report import Report
-from compiler.support import Increment, Search, small_system
+from compiler.support import Search, small_system
+from support.vertices import Increment
 
 WORK = 3000
 """Issue slots of the vertices here."""

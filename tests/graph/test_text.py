@@ -4,20 +4,10 @@ import re
 
 import pytest
 
-from abele.codelet import Input, Output, Vector, Vertex, codelet
 from abele.graph import Execute, Graph, Sequence, shared
 from abele.graph.clusters import to_dot
 from abele.numerics import f32
-
-
-@codelet
-class Negate(Vertex):
-    x: Input[Vector[f32]]
-    y: Output[Vector[f32]]
-
-    def compute(self):
-        for i in range(len(self.x)):
-            self.y[i] = -self.x[i]
+from support.vertices import Negate
 
 
 @pytest.fixture

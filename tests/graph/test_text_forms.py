@@ -7,19 +7,9 @@ import re
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from abele.codelet import Input, Output, Vector, Vertex, codelet
 from abele.graph import Copy, Execute, Graph, Sequence, concat
 from abele.numerics import f16, f32
-
-
-@codelet
-class Halve(Vertex):
-    x: Input[Vector[f32]]
-    y: Output[Vector[f32]]
-
-    def compute(self) -> None:
-        for i in range(len(self.x)):
-            self.y[i] = self.x[i] * 0.5
+from support.vertices import Halve
 
 
 def example() -> tuple[Graph, Sequence]:

@@ -6,21 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abele import Engine, Graph
-from abele.codelet import Input, Output, Vector, Vertex, codelet
 from abele.errors import TileMappingError
 from abele.graph import Copy, Execute, Sequence
 from abele.numerics import f32
 from abele.poplibs import poplin, popops
-
-
-@codelet
-class Double(Vertex):
-    x: Input[Vector[f32]]
-    y: Output[Vector[f32]]
-
-    def compute(self):
-        for i in range(len(self.x)):
-            self.y[i] = self.x[i] * 2
+from support.vertices import Double
 
 
 def tiles_of(mapping) -> list[int]:

@@ -117,15 +117,7 @@ def _residence(ptr: Int64, begin: Int64, length: Int64, layout: Layout, width: i
     pieces, num = layout.cut(begin, length), len(ptr) - 1
     counts = np.diff(ptr)
     if len(pieces.begin) == num and bool((counts == 1).all()):
-        return Residence(
-            ptr=ptr,
-            begin=pieces.begin,
-            length=pieces.length,
-            tile=pieces.tile,
-            share=pieces.share,
-            home=pieces.tile,
-            width=width,
-        )
+        return _with_home(ptr, pieces, pieces.tile, width)
     region = np.repeat(np.arange(num, dtype=np.int64), counts)
     if len(pieces.begin) != len(region):
         region = region[pieces.source]
@@ -145,15 +137,12 @@ def _residence(ptr: Int64, begin: Int64, length: Int64, layout: Layout, width: i
     home = np.full(num, EMPTY, dtype=np.int32)
     home[count > 1] = SCATTERED
     home[count == 1] = pieces.tile[ptr[:-1][count == 1]]
-    return Residence(
-        ptr=ptr,
-        begin=pieces.begin,
-        length=pieces.length,
-        tile=pieces.tile,
-        share=pieces.share,
-        home=home,
-        width=width,
-    )
+    return _with_home(ptr, pieces, home, width)
+
+
+def _with_home(ptr: Int64, pieces: TilePieces, home: Int32, width: int) -> Residence:
+    begin, length, tile, share = pieces.begin, pieces.length, pieces.tile, pieces.share
+    return Residence(ptr=ptr, begin=begin, length=length, tile=tile, share=share, home=home, width=width)
 
 
 def foreign_pairs(residence: Residence, tile: Int32, index: Int64) -> tuple[Int32, Int64]:

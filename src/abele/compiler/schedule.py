@@ -247,19 +247,20 @@ def row_needs(items: Sequence[Item], parts: Sequence[Part]) -> tuple[dict[int, R
 
 def needs_of(items: Sequence[Item], parts: Sequence[Part]) -> tuple[dict[int, RowNeeds], dict[Resource, int]]:
     """Needs of each row that runs, by row, and the row of the state of each resource; see :func:`schedule`."""
-    used = sorted({row for item in items for row in _rows_in(item)})
+    used = sorted({row for item in items for row in rows_of(item)})
     different = {id(part): part for part in (parts[row] for row in used)}
     classes = _classes(list(different.values()))
     needs = {key: _row(part, classes) for key, part in different.items()}
     return {row: needs[id(parts[row])] for row in used}, classes
 
 
-def _rows_in(item: Item) -> Iterator[int]:
+def rows_of(item: Item) -> Iterator[int]:
+    """Every row that runs in an item, once for each place where it stands."""
     if isinstance(item, Rows):
         yield from range(item.first, item.end)
     else:
         for inner in item.items:
-            yield from _rows_in(inner)
+            yield from rows_of(inner)
 
 
 def _classes(parts: Sequence[Part]) -> dict[Resource, int]:

@@ -15,14 +15,25 @@ from it on, with a period of 50.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from abele.arrays import Int64
-from abele.compiler.schedule import WHOLE, Item, RepeatedItems, Rows, Run, State, advance, needs_of, power, times
+from abele.compiler.schedule import (
+    WHOLE,
+    Item,
+    RepeatedItems,
+    Run,
+    State,
+    advance,
+    needs_of,
+    power,
+    rows_of,
+    times,
+)
 from abele.compiler.timeline import Part
 
 MOST_SPANS = 1 << 18
@@ -201,7 +212,7 @@ class _RunWalk(Run):
                 return resource
 
             used: set[int] = set()
-            for row in _rows_in(loop):
+            for row in rows_of(loop):
                 needs = self.rows[row]
                 meets = [np.append(meet, needs.links) for meet in needs.meets]
                 for meet in meets:
@@ -213,11 +224,3 @@ class _RunWalk(Run):
                 parts.setdefault(top(resource), []).append(resource)
             self._parts[id(loop)] = tuple(np.array(part, dtype=np.int64) for part in parts.values())
         return self._parts[id(loop)]
-
-
-def _rows_in(item: Item) -> Iterator[int]:
-    if isinstance(item, Rows):
-        yield from range(item.first, item.end)
-    else:
-        for inner in item.items:
-            yield from _rows_in(inner)

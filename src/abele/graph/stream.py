@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from abele.graph.debug import DebugRecord
+from abele.graph.variable import Elements
 from abele.numerics import ElementType
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Stream:
+class Stream(Elements):
     """A host stream.
 
     Attributes:
@@ -30,16 +30,6 @@ class Stream:
     debug: DebugRecord
     replicated: bool = True
     buffering_depth: int = 1
-
-    @property
-    def size(self) -> int:
-        """Elements of one copy."""
-        return math.prod(self.shape)
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of one copy."""
-        return self.size * self.dtype.bytes
 
     def __repr__(self) -> str:
         return f"Stream({self.name!r}, {self.direction}, {self.dtype}{list(self.shape)})"

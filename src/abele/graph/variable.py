@@ -14,8 +14,27 @@ from abele.graph.mapping import TileMapping
 from abele.numerics import ElementType
 
 
+class Elements:
+    """The size of whatever has an element type and a shape."""
+
+    __slots__ = ()
+
+    dtype: ElementType
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of elements: of a tensor, repeated ones each time; of a stream, those of one copy."""
+        return math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all elements."""
+        return self.size * self.dtype.bytes
+
+
 @dataclass(eq=False, slots=True)
-class Variable:
+class Variable(Elements):
     """An array of elements of one type that lives in tile memory.
 
     Attributes:
@@ -39,16 +58,6 @@ class Variable:
     mapping: TileMapping
     initial: npt.NDArray[Any] | None
     debug: DebugRecord
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return math.prod(self.shape)
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of all elements."""
-        return self.size * self.dtype.bytes
 
     @property
     def is_constant(self) -> bool:

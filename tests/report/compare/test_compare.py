@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abele.codelet import InOut, Vector, Vertex, codelet
 from abele.compiler import compile_program
 from abele.errors import InvalidOptionError
 from abele.graph import Copy, Execute, Graph, Program, Repeat, Sequence
@@ -26,15 +25,7 @@ from abele.report.compare import STATUSES, ReportComparison, compare
 from abele.report.compare.render import render_comparison
 from abele.report.compare.tables import match, occurrences
 from abele.report.compare.text import change_lines
-
-
-@codelet
-class Double(Vertex):
-    x: InOut[Vector[f32]]
-
-    def compute(self):
-        for i in range(len(self.x)):
-            self.x[i] *= 2.0
+from support.vertices import Scale
 
 
 def machine(num_tiles: int = 64, **changes: Any) -> System:
@@ -68,7 +59,7 @@ def program_report(
         rows = [t % tiles for t in range(64)]
         x = graph.variable(f32, (64, 60), f"{layer}/x{n}").map_rows(rows)
         cs = graph.compute_set(layer)
-        cs.vertices(Double, tile=rows, x=x)
+        cs.vertices(Scale, tile=rows, x=x)
         body.append(Execute(cs))
     report = compile_program(graph, Repeat(trips, Sequence(*body)), allow_out_of_memory=True).report
     return report.with_meta(name=name)
@@ -326,7 +317,7 @@ def test_compare__overlap_that_came__is_a_gain() -> None:
         x = graph.variable(f32, (8, 500), "x").map_rows(range(8, 16))
         inbox = graph.variable(f32, (8, 500), "inbox").map_rows(range(8))
         cs = graph.compute_set("work")
-        cs.vertices(Double, tile=list(range(8, 16)), x=x)
+        cs.vertices(Scale, tile=list(range(8, 16)), x=x)
         if io:
             graph.sync_group(list(range(8)), "io")
         return compile_program(graph, Repeat(10, Sequence(Copy(stream, inbox), Copy(inbox, x), Execute(cs)))).report

@@ -21,17 +21,9 @@ from abele.numerics import ElementType, f16, f32, i32
 from abele.poplibs import poplin
 from abele.report import Loading, Report
 from abele.report.insights import Cost, Insights, Lever, insights
+from support.vertices import Scale
 
 TILES = 64
-
-
-@codelet
-class Scale(Vertex):
-    x: InOut[Vector[f32]]
-
-    def compute(self):
-        for i in range(len(self.x)):
-            self.x[i] *= 2.0
 
 
 @codelet

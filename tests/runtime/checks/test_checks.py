@@ -34,18 +34,10 @@ from abele.graph import (
 from abele.numerics import f32, i32
 from abele.runtime import Checks, Engine
 from support.examples import examples
+from support import vertices
+from support.vertices import AddOne, OutOfRange
 
 UNINITIALISED = Checks(uninitialised=True)
-
-
-@codelet
-class AddOne(Vertex):
-    x: Input[Vector[f32]]
-    y: Output[Vector[f32]]
-
-    def compute(self):
-        for i in range(len(self.x)):
-            self.y[i] = self.x[i] + 1.0
 
 
 @codelet
@@ -74,15 +66,6 @@ class Rows(Vertex):
             for i in range(len(self.rows[r])):
                 total += self.rows[r][i]
         self.out = total
-
-
-@codelet
-class OutOfRange(Vertex):
-    x: Input[Vector[f32]]
-    y: Output[f32]
-
-    def compute(self):
-        self.y = self.x[len(self.x)]
 
 
 @codelet
@@ -156,7 +139,7 @@ def test_uninitialised__vertex_that_reads_it__is_named_with_field_tile_and_lines
         engine[made.x[2, 1:]] = np.ones(3)
         text = _caught(engine)
         assert "element [2, 0] of variable 'x' is read as AddOne.x[0], and nothing has written it" in text
-        assert re.search(rf"at +{re.escape(__file__)}:\d+\n +vertex 2 of 3 × AddOne on tile 2\n", text)
+        assert re.search(rf"at +{re.escape(vertices.__file__)}:\d+\n +vertex 2 of 3 × AddOne on tile 2\n", text)
         assert re.search(rf"compute set 'add one', made at {re.escape(__file__)}:\d+", text)
         assert re.search(rf"because +'x' was made at {re.escape(__file__)}:\d+", text)
         engine[made.x[2, 0]] = 1

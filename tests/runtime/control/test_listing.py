@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from abele.codelet import InOut, Input, Vector, Vertex, codelet
 from abele.graph import (
     Call,
     Copy,
@@ -24,35 +23,7 @@ from abele.numerics import f32, i32, u32
 from abele.runtime import Engine
 from abele.runtime.control.bytecode import Opcode
 from abele.runtime.control.listing import _OPERANDS
-
-
-@codelet
-class Down(Vertex):
-    left: InOut[i32]
-
-    def compute(self):
-        self.left -= 1
-
-
-@codelet
-class Spin(Vertex):
-    trips: Input[i32]
-    total: InOut[i32]
-
-    def compute(self):
-        count = 0
-        while count < self.trips:
-            count += 1
-        self.total += count
-
-
-@codelet
-class Scale(Vertex):
-    x: InOut[Vector[f32]]
-
-    def compute(self):
-        for i in range(len(self.x)):
-            self.x[i] *= 2.0
+from support.vertices import Down, Scale, Spin
 
 
 class Parts:

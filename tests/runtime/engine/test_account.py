@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abele.codelet import CodeletDef, InOut, Input, Vector, Vertex, codelet
+from abele.codelet import CodeletDef
 from abele.compiler import Executable, compile_program
 from abele.graph import Call, Copy, Execute, Graph, If, Program, Repeat, RepeatWhileTrue, Sequence, Switch, TileMapping
 from abele.numerics import f32, i32
@@ -22,37 +22,7 @@ from abele.report import Report, Table
 from abele.runtime import Engine
 from abele.runtime.engine import account as account_module
 from support.examples import examples
-
-
-@codelet
-class Down(Vertex):
-    left: InOut[i32]
-
-    def compute(self):
-        self.left -= 1
-
-
-@codelet
-class Spin(Vertex):
-    """Takes as long as its input says."""
-
-    trips: Input[i32]
-    total: InOut[i32]
-
-    def compute(self):
-        count = 0
-        while count < self.trips:
-            count += 1
-        self.total += count
-
-
-@codelet
-class Wide(Vertex):
-    y: InOut[Vector[f32]]
-
-    def compute(self):
-        for i in range(len(self.y)):
-            self.y[i] += 1.0
+from support.vertices import Down, Increment, Spin
 
 
 class Deciding:
@@ -73,7 +43,7 @@ class Deciding:
         wide = [graph.compute_set(name) for name in ("then", "else", "case 0", "case 1", "default")]
         for number, cs in enumerate(wide):
             for tile in range(number + 1 if number < tiles else 1):
-                cs.vertex(Wide, tile=tile, y=self.rows[tile, : 1 + number])
+                cs.vertex(Increment, tile=tile, y=self.rows[tile, : 1 + number])
         self.down, self.spin = Execute(down), Execute(spin)
         then, otherwise, first, second, default = map(Execute, wide)
         self.loop = RepeatWhileTrue(Sequence(), self.left[0], self.down)

@@ -5,18 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from abele.codelet import InOut, Vertex, codelet
 from abele.graph import Call, Copy, Execute, Graph, If, Repeat, RepeatWhileTrue, Sequence
 from abele.numerics import i32
 from abele.runtime import Engine
-
-
-@codelet
-class Down(Vertex):
-    left: InOut[i32]
-
-    def compute(self):
-        self.left -= 1
+from support.vertices import Down
 
 
 class Counting:

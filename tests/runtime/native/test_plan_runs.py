@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abele.codelet import InOut, Vector, Vertex, codelet
 from abele.errors import EngineError
 from abele.graph import Copy, Execute, Graph, If, Repeat, Sequence, Tensor, concat
 from abele.kernels.nest.ir import HostKernel, load, nest, store
@@ -15,17 +14,9 @@ from abele.numerics import f32
 from abele.runtime import Engine
 from support.engines import run_both, run_once
 from support.examples import examples
+from support.vertices import Increment
 
 N = 6
-
-
-@codelet
-class Raise(Vertex):
-    x: InOut[Vector[f32]]
-
-    def compute(self):
-        for i in range(len(self.x)):
-            self.x[i] += 1.0
 
 
 def turned(graph: Graph, prog: Sequence, source: Tensor, destination: Tensor) -> None:
@@ -42,7 +33,7 @@ def raised(graph: Graph, prog: Sequence, tensor: Tensor) -> None:
     kernel = HostKernel(((N, N), (N, N)), (f32, f32), 1, 1, (body_kernel,))
     with graph.library_call(prog, "raise", inputs=(tensor,), outputs=(tensor,), kernel=kernel) as body:
         step = graph.compute_set("raise")
-        step.vertices(Raise, tile=[0], x=tensor.reshape(1, N * N))
+        step.vertices(Increment, tile=[0], y=tensor.reshape(1, N * N))
         body.add(Execute(step))
 
 

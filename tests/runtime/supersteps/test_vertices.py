@@ -12,17 +12,7 @@ from abele.errors import CodeletAccessError
 from abele.graph import Copy, Execute, Graph, Repeat, Sequence, concat, shared
 from abele.numerics import f32, i32
 from abele.runtime import Engine
-
-
-@codelet
-class Saxpy(Vertex):
-    x: Input[Vector[f32]]
-    y: InOut[Vector[f32]]
-    a: f32
-
-    def compute(self):
-        for i in range(len(self.x)):
-            self.y[i] += self.a * self.x[i]
+from support.vertices import OutOfRange, Saxpy
 
 
 @codelet
@@ -73,15 +63,6 @@ class Collatz(Vertex):
                 value = 3 * value + 1
             steps += 1
         self.steps = steps
-
-
-@codelet
-class OutOfRange(Vertex):
-    x: Input[Vector[f32]]
-    y: Output[f32]
-
-    def compute(self):
-        self.y = self.x[len(self.x)]
 
 
 BOTH = pytest.mark.parametrize(

@@ -11,7 +11,7 @@ value, instead of once for every use.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from abele.kernels.nest.ir import Affine, Apply, Expr, affine, compute_type
@@ -57,17 +57,24 @@ class _Range:
 
 def copy_operands(program: LeafProgram) -> LeafProgram:
     """Copy operands of contractions with the zeros around them, where tiles need these, or widened."""
+    # Products that pack their operands widen them on the way.
+    return without_products(
+        program, lambda spaces, task: _with_copies(_Copying(spaces, program.layouts, program.target), task)
+    )
+
+
+def without_products(program: LeafProgram, parts: Callable[[SpaceTable, Task], list[Task]]) -> LeafProgram:
+    """The program with each task as its ``parts``, in order; those that run as products, or in loops, stay whole."""
     spaces = SpaceTable(program.spaces)
 
     def changed(leaf: LeafTasks) -> LeafTasks:
         if leaf.loop is not None:
             return leaf
-        return LeafTasks(tuple(part for task in leaf.tasks for part in parts(task)))
+        return LeafTasks(tuple(part for task in leaf.tasks for part in replaced(task)))
 
-    def parts(task: Task) -> list[Task]:
-        # What packs its operands widens them on the way.
-        is_packed = runs_as_product(task, spaces, program.layouts, program.target)
-        return [task] if is_packed else _with_copies(_Copying(spaces, program.layouts, program.target), task)
+    def replaced(task: Task) -> list[Task]:
+        is_product = runs_as_product(task, spaces, program.layouts, program.target)
+        return [task] if is_product else parts(spaces, task)
 
     leaves = tuple(map(changed, program.leaves))
     return replace(program, spaces=spaces.all(), leaves=leaves)

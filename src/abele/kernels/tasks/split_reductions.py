@@ -16,8 +16,8 @@ from abele.kernels.nest.loop_nest import Acc
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.products.choose import WHOLE_POINTS
 from abele.kernels.products.matrix_product import is_apart
-from abele.kernels.tasks.copy_operands import MIN_REUSE, is_product, runs_as_product
-from abele.kernels.tasks.leaves import LeafProgram, LeafTasks
+from abele.kernels.tasks.copy_operands import MIN_REUSE, is_product, without_products
+from abele.kernels.tasks.leaves import LeafProgram
 from abele.kernels.tasks.program import Put, Ref, SpaceTable, Task, move, substitute
 from abele.kernels.tasks.program import plain as plain_index
 from abele.numerics import f32
@@ -33,20 +33,8 @@ MAX_PARTS = 16
 
 def split_reductions(program: LeafProgram) -> LeafProgram:
     """Run long contractions in parts, one after the other, that add onto what is there."""
-    spaces = SpaceTable(program.spaces)
-
-    def changed(leaf: LeafTasks) -> LeafTasks:
-        if leaf.loop is not None:
-            return leaf
-        return LeafTasks(tuple(part for task in leaf.tasks for part in parts(task)))
-
-    def parts(task: Task) -> list[Task]:
-        # Matrix products cut sums by themselves.
-        is_packed = runs_as_product(task, spaces, program.layouts, program.target)
-        return [task] if is_packed else _in_parts(spaces, task)
-
-    leaves = tuple(map(changed, program.leaves))
-    return replace(program, spaces=spaces.all(), leaves=leaves)
+    # Matrix products cut sums by themselves.
+    return without_products(program, _in_parts)
 
 
 def _in_parts(spaces: SpaceTable, task: Task) -> list[Task]:

@@ -73,9 +73,8 @@ class SafeSoftmax(Softmax):
         return popnn.softmax(to.graph, to[op.inputs[0]], to.prog, safe=True)
 
 
-@rule("softmax_grad")
-class SoftmaxGrad(RowWise):
-    """y · (grad − Σ grad · y) along the last dimension."""
+class _OutputGradient(RowWise):
+    """A gradient that is made of the output and its gradient, row by row."""
 
     row_dims = 1
     operands = 2
@@ -85,6 +84,11 @@ class SoftmaxGrad(RowWise):
         y, grad = op.inputs
         require(y.shape == grad.shape and y.ndim, f"{y} and {grad} differ in shape")
         return [y.type]
+
+
+@rule("softmax_grad")
+class SoftmaxGrad(_OutputGradient):
+    """y · (grad − Σ grad · y) along the last dimension."""
 
     def evaluate(self, op: NetworkOp, y: Array, grad: Array) -> Array:
         """The gradient in NumPy."""
@@ -122,17 +126,8 @@ class LogSoftmax(RowWise):
 
 
 @rule("log_softmax_grad")
-class LogSoftmaxGrad(RowWise):
+class LogSoftmaxGrad(_OutputGradient):
     """grad − exp(y) · Σ grad along the last dimension."""
-
-    row_dims = 1
-    operands = 2
-
-    def types(self, op: NetworkOp) -> Types:
-        """The type of the output."""
-        y, grad = op.inputs
-        require(y.shape == grad.shape and y.ndim, f"{y} and {grad} differ in shape")
-        return [y.type]
 
     def evaluate(self, op: NetworkOp, y: Array, grad: Array) -> Array:
         """The gradient in NumPy."""

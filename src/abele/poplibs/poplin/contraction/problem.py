@@ -140,18 +140,8 @@ def weight_gradient(
     groups = params.groups
     rows, columns = params.in_channels // groups, params.out_channels // groups
     if swapped:
-        axes = tuple(axis.kernel_gradient_swapped() for axis in params.axes)
-        return Contraction(
-            groups=groups,
-            batch=columns,
-            in_channels=params.batch,
-            out_channels=rows,
-            axes=axes,
-            dtype=dtype,
-            partials=partials,
-            output=output,
-        )
-    axes = tuple(axis.kernel_gradient() for axis in params.axes)
+        rows, columns = columns, rows
+    axes = tuple(axis.kernel_gradient_swapped() if swapped else axis.kernel_gradient() for axis in params.axes)
     return Contraction(
         groups=groups,
         batch=rows,
