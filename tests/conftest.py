@@ -60,12 +60,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in gone]
 
 
-def is_swept(path: Path) -> bool:
-    """True for modules of the rooms whose sweeps are taken in part; doctests of the package are in none."""
-    tests = Path(__file__).parent
-    return path.is_relative_to(tests) and path.relative_to(tests).parts[0] in SWEPT
-
-
 def names_slow(path: Path) -> bool:
     """True for modules with slow tests: they name the marker, or may have sweeps."""
     text = path.read_text(encoding="utf-8")

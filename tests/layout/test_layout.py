@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abele import layout
-from abele.layout import CompositionError, Layout, LayoutError, RefinementError, shapes
+from abele.layout import ComplementError, CompositionError, InverseError, Layout, LayoutError, RefinementError, shapes
 from abele.layout import layout as values
 from abele.layout import modes as lists
 
@@ -160,6 +160,57 @@ def test_compose__result_or_refusal__never_a_wrong_function(outer: Layout, inner
     assert [outer(at) + n for n in listed(composed)] == [outer(at + n) for n in listed(inner)]
 
 
+@given(layouts(st.integers(0, 40)), st.integers(1, 600))
+def test_complement__with_its_layout__fills_the_range_once(made: Layout, size: int) -> None:
+    offsets = listed(made)
+    try:
+        rest = made.complement(size)
+    except ComplementError:
+        return
+    assert sorted(a + b for a in listed(rest) for b in offsets) == list(range(size))
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.booleans()), max_size=6), st.permutations(range(6)))
+def test_complement__some_digits_of_a_range__is_the_other_digits(
+    parts: list[tuple[int, bool]], order: list[int]
+) -> None:
+    shape = [n for n, _ in parts]
+    strides = layout.row_major(shape)
+    picked = [d for d in order if d < len(parts) and parts[d][1]]
+    made = Layout.of((shape[d], strides[d]) for d in picked)
+    rest = made.complement(math.prod(shape))
+    assert sorted(a + b for a in listed(rest) for b in listed(made)) == list(range(math.prod(shape)))
+
+
+@given(extents(), st.data())
+def test_divide__digits_of_a_layout__lists_its_offsets_tile_by_tile(shape: Extents, data: st.DataObject) -> None:
+    made = Layout(shape, tuple(data.draw(st.integers(-20, 20)) for _ in shape))
+    strides = layout.row_major(shape)
+    tile = Layout.of((n, s) for n, s in zip(shape, strides, strict=True) if data.draw(st.booleans()))
+    over, within = made.divide(tile)
+    first = tile.complement(made.size)
+    assert within.size == tile.size
+    assert [[a + b for b in listed(within)] for a in listed(over)] == [
+        [made(i + j) for j in listed(tile)] for i in listed(first)
+    ]
+
+
+@given(dense_layouts())
+def test_inverse__layout_without_gaps__inverts(made: Layout) -> None:
+    back = made.inverse()
+    assert [made(back(i)) for i in range(made.size)] == list(range(made.size))
+    assert [back(made(i)) for i in range(made.size)] == list(range(made.size))
+
+
+@given(layouts(st.integers(-3, 12)))
+def test_inverse__any_layout__exists_exactly_where_offsets_fill_a_range(made: Layout) -> None:
+    if sorted(listed(made)) == list(range(made.size)) and all(s > 0 for n, s in made.modes if n > 1):
+        assert [made(made.inverse()(i)) for i in range(made.size)] == list(range(made.size))
+    else:
+        with pytest.raises(InverseError):
+            made.inverse()
+
+
 @given(cut_shapes(), st.data())
 def test_reshaped__shapes_that_cut_each_other__keeps_the_function(
     made: tuple[Extents, Extents], data: st.DataObject
@@ -283,5 +334,9 @@ def test_errors__each_refusal__says_its_numbers() -> None:
         by_rows.compose(Layout((5,), (4,)))
     with pytest.raises(CompositionError, match=r"\(6,\):\(1,\) from 3 on carries"):
         by_rows.compose(Layout((6,), (1,)), at=3)
+    with pytest.raises(ComplementError, match=r"copies of \(4,\):\(2,\) do not tile 12 offsets"):
+        Layout((4,), (2,)).complement(12)
+    with pytest.raises(InverseError, match=r"offsets of \(2, 2\):\(1, 1\) are not 0 to 3, each once"):
+        Layout((2, 2), (1, 1)).inverse()
     with pytest.raises(RefinementError, match=r"no shape refines \(4, 6\) and \(6, 4\)"):
         layout.refine((4, 6), (6, 4))

@@ -8,7 +8,7 @@ Source: Shah et al., CuTe Layout Representation and Algebra (the operations and 
 fastest, as in NumPy, and strides may be zero or negative.
 """
 
-from abele.layout.layout import CompositionError, Layout
+from abele.layout.layout import ComplementError, CompositionError, InverseError, Layout
 from abele.layout.modes import Mode, ModeImage, Modes, are_apart, coalesce, image, offset_at, offsets, run_length, split
 from abele.layout.shapes import (
     Divisors,
@@ -22,8 +22,10 @@ from abele.layout.shapes import (
 )
 
 __all__ = [
+    "ComplementError",
     "CompositionError",
     "Divisors",
+    "InverseError",
     "Layout",
     "LayoutError",
     "Mode",

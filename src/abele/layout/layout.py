@@ -5,14 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from abele.arrays import Int64
-from abele.layout.modes import Index, Mode, Modes, coalesce, offset_at, offsets, split
+from abele.layout.modes import Index, Mode, Modes, are_apart, coalesce, image, offset_at, offsets, split
 from abele.layout.shapes import LayoutError, digits, refine, row_major
 
 
 class CompositionError(LayoutError):
     """A composition that steps from one mode of the outer layout into the next, unevenly."""
+
+
+class ComplementError(LayoutError):
+    """A layout whose offsets do not tile a range."""
+
+
+class InverseError(LayoutError):
+    """A layout that repeats offsets or has gaps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,3 +159,49 @@ class Layout:
         if extent % distance or count % round_:
             raise CompositionError(f"{count} steps of {stride} are no whole rounds of mode {dim} of {self}")
         return [*self._steps(count // round_, stride * round_), (round_, sign * distance, dim)]
+
+    def complement(self, size: int) -> Layout:
+        """The layout of first offsets whose copies of this one fill 0 up to ``size``, each offset once.
+
+        >>> str(Layout((2, 2), (8, 1)).complement(32))
+        '(2, 4):(16, 2)'
+
+        Raises:
+            ComplementError: Strides and ``size`` do not divide each other in turn, or offsets repeat.
+        """
+        low, modes, times = image(self.modes)
+        marks = [1]
+        for extent, stride in reversed(modes):
+            marks += [stride, stride * extent]
+        marks.append(size)
+        if low or times != 1 or any(b % a for a, b in pairwise(marks)):
+            raise ComplementError(f"copies of {self} do not tile {size} offsets")
+        gaps = [(b // a, a) for a, b in zip(marks[::2], marks[1::2], strict=True)]
+        return Layout.of(coalesce(gaps[::-1]))
+
+    def divide(self, tile: Layout) -> tuple[Layout, Layout]:
+        """Offsets by tiles: the layout over tiles, and the one within each, which ``tile`` picks the indices of.
+
+        >>> tuple(map(str, Layout((24,), (10,)).divide(Layout((4,), (2,)))))
+        ('(3, 2):(80, 10)', '(4,):(20,)')
+
+        Raises:
+            ComplementError: Copies of ``tile`` do not tile all indices.
+            CompositionError: Its strides move several modes.
+        """
+        return self.compose(tile.complement(self.size)), self.compose(tile)
+
+    def inverse(self) -> Layout:
+        """The layout from offsets 0, 1, … to the indices that lie there: ``self(self.inverse()(offset)) == offset``.
+
+        >>> str(Layout((4, 6), (1, 4)).inverse())
+        '(6, 4):(1, 6)'
+
+        Raises:
+            InverseError: Offsets repeat, are negative or leave gaps.
+        """
+        indices = zip(self.stride, self.shape, row_major(self.shape), strict=True)
+        found = sorted([step for step in indices if step[1] > 1])
+        if any(s <= 0 for s, _, _ in found) or not are_apart(self.modes) or self.bounds[1] != self.size - 1:
+            raise InverseError(f"offsets of {self} are not 0 to {self.size - 1}, each once")
+        return Layout.of([(extent, index) for _, extent, index in reversed(found)])
