@@ -192,7 +192,7 @@ EXAMPLES: dict[str, Example] = {
             vertex["vales"] = graph.variable(f32, (4,), name="x").map(0)
             """
         ),
-        "The message gives the nearest name, or the fields that there are.",
+        "",
     ),
     "UnknownVertexTypeError": Example(
         _code(
@@ -383,7 +383,7 @@ EXAMPLES: dict[str, Example] = {
             ab.Graph("bow").addCodelets("no_such_file.cpp")
             """
         ),
-        "Paths are taken from the working directory.",
+        "",
     ),
     "CodeletLinkError": Example(
         None,
@@ -624,7 +624,7 @@ EXAMPLES: dict[str, Example] = {
             engine.run("trian")
             """
         ),
-        "The message names what the engine has.",
+        "",
     ),
     "ProfilingDisabledError": Example(
         _code(
@@ -637,7 +637,7 @@ EXAMPLES: dict[str, Example] = {
             engine.runs
             """
         ),
-        "Leave out the option that switches recording off.",
+        "",
     ),
     "SessionError": Example(
         _code(
@@ -751,7 +751,7 @@ EXAMPLES: dict[str, Example] = {
             weights["fc.weigth"]
             """
         ),
-        "The message has the names that there are.",
+        "",
     ),
     "MissingDatumError": Example(
         _code(
@@ -780,7 +780,7 @@ EXAMPLES: dict[str, Example] = {
             report.compilation.tiles[1472]
             """
         ),
-        "Iterate, or ask `len`.",
+        "",
     ),
     "QueryError": Example(
         _code(

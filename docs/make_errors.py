@@ -121,7 +121,8 @@ def _section(name: str, kind: type, example: object, folder: Path) -> str:
         assert type(error).__name__ == name, f"the example of {name} ends in {error!r}"
         assert error is not None
         lines += ["", "```python", code, "```", "", "```text", shown(error, folder / name), "```"]
-    lines += ["", str(getattr(example, "advice", ""))]
+    advice = str(getattr(example, "advice", ""))
+    lines += ["", advice] if advice else []
     return "\n".join(lines) + "\n"
 
 

@@ -86,10 +86,16 @@ class OptionTable(Mapping[str, Option]):
     def markdown(self) -> str:
         """The options as a table of a page."""
         lines = [_HEAD, "|---|---|---|---|"]
+        without_effect: dict[str, list[str]] = {}
         for name, option in self._options.items():
-            doc = ("" if option.honoured else "no effect: ") + option.doc
-            doc += f"; else `{option.variable}` says" if option.variable else ""
-            lines.append(f"| `{name}` | {_short(option.takes)} | `{_shown(option.default)}` | {doc} |")
+            if option.honoured:
+                doc = option.doc + (f"; else `{option.variable}` says" if option.variable else "")
+                lines.append(f"| `{name}` | {_short(option.takes)} | `{_shown(option.default)}` | {doc} |")
+            else:
+                without_effect.setdefault(option.doc, []).append(f"`{name}`")
+        if without_effect:
+            reasons = "; ".join(f"{', '.join(names)}: {doc}" for doc, names in without_effect.items())
+            lines.append(f"| accepted without effect | | | {reasons} |")
         return "\n".join(lines)
 
 
