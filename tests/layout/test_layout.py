@@ -96,6 +96,11 @@ def test_coalesce__any_layout__keeps_the_function_and_leaves_nothing_to_merge(ma
         assert outer != n * inner
 
 
+def test_coalesce__modes_that_fit_only_across_another__stay() -> None:
+    assert layout.coalesce([(4, 12), (5, 100), (6, 2)]) == ((4, 12), (5, 100), (6, 2))
+    assert layout.coalesce([(5, 100), (4, 12), (6, 2)]) == ((5, 100), (24, 2))
+
+
 @given(layouts(), st.data())
 def test_coalesce__two_strides_per_mode__merges_only_what_both_allow(made: Layout, data: st.DataObject) -> None:
     others = tuple(data.draw(st.integers(-20, 20)) for _ in made.shape)
