@@ -33,8 +33,8 @@ from abele.graph import (
 )
 from abele.numerics import f32, i32
 from abele.runtime import Checks, Engine
-from support.examples import examples
 from support import vertices
+from support.examples import examples
 from support.vertices import AddOne, OutOfRange
 
 UNINITIALISED = Checks(uninitialised=True)
