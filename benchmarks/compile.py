@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from rows_output import print_rows
 
 from abele.codelet import InOut, Input, Vector, Vertex, codelet
 from abele.compiler import compile_program
@@ -316,10 +317,7 @@ def main() -> None:
         return
     rows = [demo_row(name) for name in WORKLOADS if arguments.only in name]
     rows += [vertices_row(arguments.vertices)] if arguments.only in "vertices" else []
-    if arguments.json:
-        print(json.dumps({"rows": rows}))
-    else:
-        show(rows)
+    print_rows(rows, show, as_json=arguments.json)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import os
 import statistics
 import sys
@@ -21,6 +20,7 @@ from typing import Any
 import torch
 from rich.console import Console
 from rich.table import Table
+from rows_output import print_rows
 from workloads import WORKLOADS, Workload
 
 from abele.errors import AbeleError
@@ -163,10 +163,7 @@ def main() -> None:
     chosen = [work for work in WORKLOADS if work.name in (arguments.workload or [w.name for w in WORKLOADS])]
     wanted = arguments.only or list(COLUMNS)
     rows = [measure(work, arguments.threads, arguments.rounds, wanted, clock) for work in chosen]
-    if arguments.json:
-        print(json.dumps({"rows": rows}))
-    else:
-        show(rows)
+    print_rows(rows, show, as_json=arguments.json)
 
 
 if __name__ == "__main__":

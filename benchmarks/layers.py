@@ -18,6 +18,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rows_output import print_rows
 
 COUNTS = (1, 2, 4, 8, 12)
 STAGES = ("capture", "passes", "build", "analyse", "native")
@@ -169,10 +170,7 @@ def main() -> None:
                 command += [*map(str, arguments.counts), *(["--functions"] if arguments.functions else [])]
                 out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
                 found += json.loads(out)["rows"]
-    if arguments.json:
-        print(json.dumps({"rows": found}))
-    else:
-        show(found)
+    print_rows(found, show, as_json=arguments.json)
 
 
 if __name__ == "__main__":

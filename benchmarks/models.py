@@ -38,6 +38,7 @@ import torch
 from model_zoo import MODELS, ModelEntry
 from rich.console import Console
 from rich.table import Table
+from rows_output import print_rows
 
 STEPS = 3
 CONTESTANTS = ("abele", "eager", "compile")
@@ -289,10 +290,7 @@ def main() -> None:
         if entry.name in (arguments.model or [entry.name]):
             rows.append(in_a_process(entry, arguments))
             print(json.dumps(rows[-1]), file=sys.stderr)
-    if arguments.json:
-        print(json.dumps({"rows": rows}))
-    else:
-        show(rows)
+    print_rows(rows, show, as_json=arguments.json)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from rows_output import print_rows
 
 import abele as ab
 from abele import InOut, Input, Vector, Vertex, f32
@@ -345,10 +346,7 @@ def main() -> None:
     for case in cases(options):
         rows.append(best(*case, options.rounds if case[0] == "few tiles" else 1, cold=options.cold))
         print(*case, file=sys.stderr)
-    if options.json:
-        print(json.dumps({"rows": rows}))
-    else:
-        show(rows)
+    print_rows(rows, show, as_json=options.json)
 
 
 if __name__ == "__main__":

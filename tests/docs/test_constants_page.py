@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 from pathlib import Path
 
 import pytest
 
 from abele.machine import sources, systems
 from abele.validation import audit
+from support.pages import load_script
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = DOCS / "constants.md"
 
 
 def test_page__tables__are_what_the_script_writes() -> None:
-    spec = importlib.util.spec_from_file_location("make_constants", DOCS / "make_constants.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    assert module.page() == PAGE.read_text(encoding="utf-8"), "python docs/make_constants.py writes it anew"
+    assert load_script(DOCS / "make_constants.py").page() == PAGE.read_text(encoding="utf-8"), (
+        "python docs/make_constants.py writes it anew"
+    )
 
 
 def test_page__constants_of_every_preset__are_on_it() -> None:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 
 import pytest
+
+from support.pages import load_script
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = DOCS / "library_vertices.md"
 
 
 def test_page__tables__are_what_the_script_writes() -> None:
-    spec = importlib.util.spec_from_file_location("make_library_vertices", DOCS / "make_library_vertices.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    assert module.page() == PAGE.read_text(encoding="utf-8"), "python docs/make_library_vertices.py writes it anew"
+    assert load_script(DOCS / "make_library_vertices.py").page() == PAGE.read_text(encoding="utf-8"), (
+        "python docs/make_library_vertices.py writes it anew"
+    )
 
 
 def test_page__program__prints_what_its_comments_say(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
 import sys
@@ -11,18 +10,15 @@ from types import ModuleType
 
 import pytest
 
+from support.pages import load_script
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 TOCTREE = re.compile(r"```\{toctree\}\n(.*?)```", re.DOTALL)
 
 
 def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"abele_docs_{name}", DOCS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(DOCS / f"{name}.py", f"abele_docs_{name}")
 
 
 def entries(page: Path) -> list[Path]:

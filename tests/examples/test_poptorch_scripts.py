@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from support.pages import load_script
 
 pytest.importorskip("torch", reason="needs PyTorch")
 pytest.importorskip("sklearn", reason="needs scikit-learn")
@@ -16,12 +17,7 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "examples" / "poptorch"
 
 def load(name: str) -> ModuleType:
     """The module of a script."""
-    spec = importlib.util.spec_from_file_location(f"poptorch_{name}", SCRIPTS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(SCRIPTS / f"{name}.py", f"poptorch_{name}")
 
 
 def test_digits__a_few_epochs__classifies_most_images() -> None:

@@ -69,6 +69,16 @@ def snippets(page: Path) -> list[Block]:
     return [block for block in blocks(page) if block.language == "python"]
 
 
+def load_script(path: Path, name: str = "") -> ModuleType:
+    """A new module of a script, under ``name`` or that of its file."""
+    spec = importlib.util.spec_from_file_location(name or path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def run_page(page: Path, folder: Path) -> ModuleType:
     """Run the snippets of a page; the module in which they ran."""
     found = snippets(page)

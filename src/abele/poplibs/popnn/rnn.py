@@ -64,15 +64,7 @@ class RnnParams(RecurrentParams):
 
 def create_input(graph: Graph, params: RnnParams, name: str = "input") -> Tensor:
     """The input, [steps, batch, input size]; each step lies where its product is fed."""
-    return new_input_sequence(
-        graph,
-        params.dtype,
-        params.time_steps,
-        batch=params.batch,
-        size=params.input_size,
-        hidden=params.hidden,
-        name=name,
-    )
+    return new_input_sequence(graph, params, name)
 
 
 def create_initial_state(graph: Graph, params: RnnParams, name: str = "state") -> Tensor:

@@ -205,15 +205,7 @@ def new_input(graph: Graph, params: RecurrentParams, name: str) -> Tensor:
     """A new input, [steps, batch, input size], or [steps, gates, batch, units] where it holds products already."""
     if not params.do_input_weight_calc:
         return units_of(graph, params).stacks(params.time_steps, len(params.cells), name)
-    return new_input_sequence(
-        graph,
-        params.dtype,
-        params.time_steps,
-        batch=params.batch,
-        size=params.input_size,
-        hidden=params.hidden,
-        name=name,
-    )
+    return new_input_sequence(graph, params, name)
 
 
 def check_operands(

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from abele.graph import Graph, Tensor
 from abele.numerics import ElementType
 from abele.poplibs.poputil.layout import channels_per_group
 from abele.poplibs.poputil.mapping import linear_mapping, set_mapping
+
+if TYPE_CHECKING:
+    from abele.poplibs.popnn.recurrent.params import RecurrentParams
 
 
 @dataclass(frozen=True)
@@ -78,12 +82,11 @@ def new_operand(graph: Graph, dtype: ElementType, batch: int, sizes: tuple[int, 
     return made.transpose((1, 0, 2)).reshape((batch, sum(sizes)))
 
 
-def new_input_sequence(
-    graph: Graph, dtype: ElementType, steps: int, batch: int, size: int, hidden: int, name: str
-) -> Tensor:
-    """The input of a network of ``hidden`` units, [steps, batch, size]: its steps lie as the products' operand."""
-    group = channels_per_group(math.gcd(size, hidden))
-    made = graph.variable(dtype, (size // group, batch, steps, group), name=name)
+def new_input_sequence(graph: Graph, params: RecurrentParams, name: str) -> Tensor:
+    """The input of a layer, [steps, batch, size]: its steps lie as the products' operand."""
+    steps, batch, size = params.time_steps, params.batch, params.input_size
+    group = channels_per_group(math.gcd(size, params.hidden))
+    made = graph.variable(params.dtype, (size // group, batch, steps, group), name=name)
     grain = steps * group
-    set_mapping(graph, made, linear_mapping(graph, made.size, dtype, grain, grain))
+    set_mapping(graph, made, linear_mapping(graph, made.size, params.dtype, grain, grain))
     return made.transpose((2, 1, 0, 3)).reshape((steps, batch, size))

@@ -176,15 +176,7 @@ def backward_pass(
     all_deltas = units.stacks(params.time_steps, gates, "all_deltas") if keep_deltas or later is not None else None
     sequence = None
     if has_input and params.calc_input_gradients:
-        sequence = new_input_sequence(
-            graph,
-            params.dtype,
-            params.time_steps,
-            batch=params.batch,
-            size=params.input_size,
-            hidden=params.hidden,
-            name="input_gradient",
-        )
+        sequence = new_input_sequence(graph, params, "input_gradient")
     score_gradients = None if scores is None else clone(graph, scores, "score_gradients")
     one_output = units.state("output_gradient") if params.output_full_sequence else None
     # Products with the input of several steps in one: the sum over steps is then longer and the units better filled.

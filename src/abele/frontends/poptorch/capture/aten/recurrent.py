@@ -67,27 +67,11 @@ def lstm(
     return _layers(call, stack, cell, value, states, batch_first=batch_first)
 
 
-@aten("aten.gru.input")
-def gru(
-    call: OperatorCall,
-    value: Value,
-    state: Value,
-    params: Sequence[Value],
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
-) -> tuple[Value, ...]:
-    """Outputs of the last layer, and the last output of each layer and direction."""
-    stack = Stack(params, num_layers, 1 + bidirectional, dropout, train)
-    return _layers(call, stack, _gru, value, [state], batch_first=batch_first)
+def _register(name: str, cell: LayerPass) -> None:
+    """Lower the layers, and the cell, of a kind whose state is its output."""
 
-
-def _register_plain(activation: str) -> None:
-    @aten(f"aten.rnn_{activation}.input")
-    def rnn(
+    @aten(f"aten.{name}.input")
+    def layers(
         call: OperatorCall,
         value: Value,
         state: Value,
@@ -101,18 +85,12 @@ def _register_plain(activation: str) -> None:
     ) -> tuple[Value, ...]:
         """Outputs of the last layer, and the last output of each layer and direction."""
         stack = Stack(params, num_layers, 1 + bidirectional, dropout, train)
-        return _layers(call, stack, _plain_cell(activation), value, [state], batch_first=batch_first)
+        return _layers(call, stack, cell, value, [state], batch_first=batch_first)
 
-    @aten(f"aten.rnn_{activation}_cell")
-    def rnn_cell(call: OperatorCall, x: Value, state: Value, *weights: Value | None) -> Value:
-        """One step of a plain recurrent layer."""
-        return _one_step(call, _plain_cell(activation), x, [state], weights)[0]
-
-
-@aten("aten.gru_cell")
-def gru_cell(call: OperatorCall, x: Value, state: Value, *weights: Value | None) -> Value:
-    """One step of a GRU."""
-    return _one_step(call, _gru, x, [state], weights)[0]
+    @aten(f"aten.{name}_cell")
+    def one_step(call: OperatorCall, x: Value, state: Value, *weights: Value | None) -> Value:
+        """One step of a layer."""
+        return _one_step(call, cell, x, [state], weights)[0]
 
 
 @aten("aten.lstm_cell")
@@ -171,8 +149,9 @@ def _plain_cell(activation: str) -> LayerPass:
     return plain
 
 
+_register("gru", _gru)
 for _name in ("tanh", "relu"):
-    _register_plain(_name)
+    _register(f"rnn_{_name}", _plain_cell(_name))
 
 
 def lstm_gates(net: BlockBuilder, sums: Value, cell: Value) -> tuple[Value, Value]:
