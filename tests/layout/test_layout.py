@@ -99,6 +99,7 @@ def test_coalesce__any_layout__keeps_the_function_and_leaves_nothing_to_merge(ma
 def test_coalesce__modes_that_fit_only_across_another__stay() -> None:
     assert layout.coalesce([(4, 12), (5, 100), (6, 2)]) == ((4, 12), (5, 100), (6, 2))
     assert layout.coalesce([(5, 100), (4, 12), (6, 2)]) == ((5, 100), (24, 2))
+    assert layout.coalesce([(2, 3, 30), (3, 1, 10)]) == ((6, 1, 10),)
 
 
 @given(layouts(), st.data())
@@ -268,6 +269,7 @@ def test_image__any_layout__is_the_set_of_its_offsets(made: Layout) -> None:
 def test_image__one_mode__begins_at_its_lowest_offset(stride: int) -> None:
     wanted = {-2: (-4, [(3, 2)], 1), -1: (-2, [(3, 1)], 1), 0: (0, [], 3), 1: (0, [(3, 1)], 1)}
     assert layout.image([(3, stride)]) == wanted[stride]
+    assert layout.image([(2, 0), (3, stride)]) == (wanted[stride][0], wanted[stride][1], 2 * wanted[stride][2])
 
 
 @given(layouts())
@@ -291,9 +293,25 @@ def test_run_length__any_layout__is_a_run_at_every_multiple(made: Layout) -> Non
     assert run == (short.shape[-1] if short.shape and short.stride[-1] == 1 else 1)
 
 
-def test_matching_groups__ones_and_equal_extents__stay_apart() -> None:
-    assert list(layout.matching_groups((0, 5), (3, 0, 2))) == [(range(2), range(3))]
-    assert list(layout.matching_groups((2, 6, 1), (12, 1))) == [(range(2), range(1)), (range(2, 3), range(1, 2))]
+@pytest.mark.parametrize(
+    ("old", "new", "ends"),
+    [
+        ((2, 6, 1), (12, 1), [(2, 1), (3, 2)]),
+        ((2, 3, 1, 1), (6,), [(4, 1)]),
+        ((6,), (2, 3, 1, 1), [(1, 4)]),
+        ((1, 2), (1, 2), [(1, 1), (2, 2)]),
+        ((), (1,), [(0, 1)]),
+        ((1, 1), (), [(2, 0)]),
+        ((), (), []),
+        ((0, 5), (3, 0, 2), [(2, 3)]),
+    ],
+)
+def test_matching_groups__ones_and_equal_extents__stay_apart(
+    old: Extents, new: Extents, ends: list[tuple[int, int]]
+) -> None:
+    begins = [(0, 0), *ends]
+    wanted = [(range(i, k), range(j, m)) for (i, j), (k, m) in zip(begins, ends, strict=False)]
+    assert list(layout.matching_groups(old, new)) == wanted
 
 
 @given(st.lists(st.integers(1, 60), max_size=8))
@@ -311,7 +329,7 @@ def test_divisors__marks_that_do_not_divide__are_refused() -> None:
     assert chain.add(4)
     assert chain.add(8)
     assert not chain.add(6)
-    assert chain.shape == (3, 2, 4)
+    assert repr(chain.shape) == "(3, 2, 4)"
     assert [chain.digit_of(s) for s in (1, 3, 4, 8, 24)] == [0, 0, 1, 2, 2]
 
 
