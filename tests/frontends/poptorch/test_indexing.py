@@ -300,7 +300,7 @@ class GraphLayer(nn.Module):
 class GraphNetwork(nn.Module):
     def __init__(self, kind: str) -> None:
         super().__init__()
-        self.layers = nn.ModuleList([GraphLayer(kind, 6) for _ in range(1 if kind == "gat" else 2)])
+        self.layers = nn.ModuleList([GraphLayer(kind, 6) for _ in range(2 if kind == "gin" else 1)])
 
     def forward(self, x: torch.Tensor, edges: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         for layer in self.layers:

@@ -151,7 +151,7 @@ def test_model__with_a_name_that_it_lacks__is_refused_with_the_nearest() -> None
 
 def test_state__within_a_period__is_saved_and_goes_on() -> None:
     def made() -> tuple[Any, Any]:
-        model = Classifier(1).half()
+        model = Classifier(0).half()
         optimiser = poptorch.optim.SGD(model.parameters(), lr=1e-6)
         return poptorch.trainingModel(model, options(enabled=True, updatePeriod=3), optimiser), optimiser
 

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -159,12 +160,17 @@ def test_import__without_pytorch__says_what_to_install() -> None:
     assert "pip install 'abele[torch]'" in done.stderr
 
 
-def test_advice__model_that_does_not_fit__is_what_a_pytorch_program_can_do() -> None:
+def test_advice__model_that_does_not_fit__is_what_a_pytorch_program_can_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    largest = tmp_path / "largest.toml"
+    largest.write_text('base = "bow-2000"\n[ipu]\nnum_tiles = 5\n')
+    monkeypatch.setattr("abele.session.advice.larger_machine", lambda system: str(largest))
     opts = options(1, 2)
-    opts.Abele.system("gc2")
-    model = Classifier(features=9000, hidden=9000)
+    opts.Abele.system(systems.bow_2000().evolve(ipu={"num_tiles": 4}))
+    model = Classifier(features=1250, hidden=1250)
     with pytest.raises(OutOfMemoryError) as caught:
-        poptorch.trainingModel(model, opts).compile(torch.zeros(8, 9000), torch.zeros(8, dtype=torch.long))
+        poptorch.trainingModel(model, opts).compile(torch.zeros(8, 1250), torch.zeros(8, dtype=torch.long))
     advice = str(caught.value.remedy)
     assert "allowOutOfMemory" in advice
     # Weights alone are too much for any machine that there is: nothing is named that cannot help.
