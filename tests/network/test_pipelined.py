@@ -228,10 +228,11 @@ def test_stage__that_reads_what_a_later_one_makes__is_refused() -> None:
         train(net, Schedule(accumulation=9), Sgd(lr=0.1))
 
 
+@pytest.mark.usefixtures("whole_machine")
 def test_stages__on_ipus_of_their_own__work_at_the_same_time() -> None:
     cycles = {}
     for name, places in (("sharded", [Place(n) for n in range(4)]), ("pipelined", PIPELINES["four stages"])):
-        net = mlp(places, batch=128, width=512)
+        net = mlp(places, batch=256, width=1024)
         compiled = compile_network(
             net,
             Schedule(accumulation=40),
