@@ -7,6 +7,7 @@ import importlib
 import io
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -20,6 +21,7 @@ from abele.cli.demo import DEMOS, show
 from abele.garden import graph, language, recommender, segmentation, series
 from abele.garden.sources import LibraryModule, standard_library
 from abele.garden.training import DemoResult, DemoSettings, HeldOut, Predictor
+from abele.machine import systems
 
 pytestmark = pytest.mark.torch
 
@@ -27,7 +29,7 @@ WHOLE = tuple(name for name in DEMOS if name not in ("digits", "braggnn", "packe
 """Demos that set their figure beside simpler means, and have no tests of their own."""
 
 
-def run(name: str, **settings: int) -> DemoResult:
+def run(name: str, **settings: Any) -> DemoResult:
     demo = importlib.import_module(f"abele.garden.{name}")
     result: DemoResult = demo.run(DemoSettings(**settings), Console(file=io.StringIO()))
     return result
@@ -91,7 +93,7 @@ LONGER = ("graph", "language", "segmentation")
 def test_demo__cut_down__learns_something_and_prints_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     cut_down, epochs = CUT_DOWN[name]
     cut_down(monkeypatch)
-    result = run(name, epochs=epochs, threads=1)
+    result = run(name, epochs=epochs, threads=1, system=systems.bow_2000().evolve(ipu={"num_tiles": 64}))
     held_out = result.held_out[0]
     weakest = (min if held_out.higher_is_better else max)(held_out.beside.values())
     assert (held_out.value > weakest) is held_out.higher_is_better

@@ -60,7 +60,7 @@ THIN_AND_WHOLE = [
     *zip([*SHAPES, (1, 20, 9)], [False, True, False, True, True], strict=True),
     *itertools.product(TALL_AND_WIDE, [False, True]),
 ]
-"""Shapes with whole factors or not; for square matrices they are the same."""
+"""Shapes with whole factors or thin ones; those of square matrices are the same."""
 
 
 @pytest.mark.parametrize("shape", RECTANGLES)

@@ -1,4 +1,7 @@
-"""Codelets in the styles of public code load, run, and agree with NumPy, with one thread and with two."""
+"""Codelets in the styles of public code load, run, and agree with NumPy, with one thread and with two.
+
+Plain tests take every third file, slow ones all of them.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from abele import Engine, Execute, Graph, Repeat, Sequence, systems
+from abele import Engine, Execute, Graph, Repeat, Sequence, compile_program, systems
 from abele.codelet.cpp import load_codelets
 from abele.codelet.cpp.loading import CppCodelets
 from abele.errors import AbeleError, CodeletError, CodeletLinkError
@@ -56,8 +59,9 @@ REFUSED: dict[tuple[str, str], tuple[type[AbeleError], str]] = {
     ("supervisor_styles.cpp", "RunAll"): (CodeletError, "'runall' runs on the hardware only"),
 }
 MODULES = (tutorials, libraries, science, learning)
+PLAIN = NAMES[::3]
 MOST = 2
-"""Instances of a template with one oracle that always run; ``make test-all`` runs every one."""
+"""Instances of a template with one oracle that plain tests take; slow ones take every one."""
 
 
 def some(cases: list[Case]) -> list[Case]:
@@ -92,7 +96,8 @@ class Bench:
         steps = {times: self.graph.compute_set(f"times{times}") for times in {c.times for c in cases}}
         for tile, one in enumerate(cases):
             self._add(steps[one.times], tile, one)
-        self.program = Sequence(*(Repeat(times, Execute(step)) for times, step in steps.items()))
+        program = Sequence(*(Repeat(times, Execute(step)) for times, step in steps.items()))
+        self.executable = compile_program(self.graph, program)
 
     def _add(self, step: Any, tile: int, one: Case) -> None:
         definition = codelets(one.file)[one.vertex]
@@ -115,14 +120,15 @@ class Bench:
 
     def run(self, threads: int) -> dict[str, np.ndarray]:
         """Contents of all variables after the program."""
-        engine = Engine(self.graph, self.program, mode="tiles", threads=threads)
+        engine = Engine(self.executable, mode="tiles", threads=threads)
         for name, value in self.values.items():
             engine[name] = value if np.ndim(engine[name]) else value[0]
         engine.run()
         return {name: np.array(engine[name]) for name in self.values}
 
 
-def check(cases: list[Case]) -> None:
+def check(file: str, cases: list[Case]) -> None:
+    assert len(codelets(file).unit.vertices) == NUM_CLASSES.get(file, 1)
     bench = Bench(cases)
     results = [bench.run(threads) for threads in (1, 2)]
     for one in cases:
@@ -132,16 +138,15 @@ def check(cases: list[Case]) -> None:
             one.check(name, single, np.concatenate([np.ravel(w) for w in wanted]) if np.ndim(wanted) else [wanted])
 
 
-@pytest.mark.parametrize("file", NAMES)
+@pytest.mark.parametrize("file", PLAIN)
 def test_file__with_one_thread_and_two__loads_and_agrees_with_numpy(file: str) -> None:
-    assert len(codelets(file).unit.vertices) == NUM_CLASSES.get(file, 1)
-    check(some(cases_of(file)))
+    check(file, some(cases_of(file)))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("file", [name for name in NAMES if len(some(cases_of(name))) < len(cases_of(name))])
+@pytest.mark.parametrize("file", [n for n in NAMES if n not in PLAIN or len(some(cases_of(n))) < len(cases_of(n))])
 def test_file__every_instance__agrees_with_numpy(file: str) -> None:
-    check(cases_of(file))
+    check(file, cases_of(file))
 
 
 def test_cases__cover_every_file() -> None:
