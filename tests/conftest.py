@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,13 @@ def names_slow(path: Path) -> bool:
     text = path.read_text(encoding="utf-8")
     is_swept = path.relative_to(Path(__file__).parent).parts[0] in SWEPT and "parametrize" in text
     return is_swept or "mark.slow" in text or "sweep(" in text
+
+
+@pytest.fixture(autouse=True)
+def nothing_lowered_before() -> None:
+    """Tests lower networks as a process's first: they may change what libraries do."""
+    if (module := sys.modules.get("abele.distribution.lowering_cache")) is not None:
+        module.CACHE.clear()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
