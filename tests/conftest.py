@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,13 @@ def names_slow(path: Path) -> bool:
     """True for modules with slow tests: they name the marker, or may have sweeps."""
     text = path.read_text(encoding="utf-8")
     return "mark.slow" in text or text.count("mark.parametrize(") > 1
+
+
+@pytest.fixture(autouse=True)
+def nothing_lowered_before() -> None:
+    """Tests lower networks as a process's first: they may change what libraries do."""
+    if (module := sys.modules.get("abele.distribution.lowering_cache")) is not None:
+        module.CACHE.clear()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

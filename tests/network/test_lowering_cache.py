@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -12,11 +15,13 @@ from hypothesis import strategies as st
 from same_program import described
 
 from abele.compiler import compile_program
+from abele.distribution import lowering_cache
 from abele.distribution.lowering_cache import Repeats
 from abele.distribution.program import NetworkProgram, lower_network
 from abele.errors import ControlProgramError, TensorError
 from abele.expr.derivative import arg
 from abele.graph import Copy, DebugRecord, Graph, PrintTensor, Sequence, Tensor
+from abele.graph.vertices import VertexGroup
 from abele.machine import systems
 from abele.network import Adam, Group, Network, NetworkBuilder, Place, Schedule, Sgd, inference_pipeline
 from abele.network import training_pipeline as train
@@ -37,16 +42,16 @@ def one_ipu() -> Graph:
 def lowered(
     final: Network, schedule: Schedule, groups: list[Group], *, repeats: bool = True, graph: Graph | None = None
 ) -> NetworkProgram:
-    build_again = Repeats.build if repeats else lambda self, what, operands, prog, make: make()
+    build_again = Repeats.build if repeats else lambda self, what, operands, prog, make, **_: make()
     with patch.object(Repeats, "build", build_again):
         return lower_network(final, graph or one_ipu(), schedule, groups)
 
 
-def layers(count: int, *, width: int = 8, drop: float = 0.0) -> Network:
+def layers(count: int, *, width: int = 8, drop: float = 0.0, file: str = "model.py") -> Network:
     net = NetworkBuilder()
     x = net.input((8, width), "f32", "x")
     for number in range(count):
-        with net.at(DebugRecord("layer", f"layers/{number}", "model.py", 5, f"layers.{number} (Layer)")):
+        with net.at(DebugRecord("layer", f"layers/{number}", file, 5, f"layers.{number} (Layer)")):
             w = net.parameter((width, width), "f32", f"layers.{number}.weight")
             b = net.parameter((width,), "f32", f"layers.{number}.bias")
             y = build.nonlinearity(net, "gelu", build.linear(net, x, w, b))
@@ -77,6 +82,77 @@ def test_lower_network__equal_layers__are_what_the_libraries_build(
     assert list(described(made.graph, made.program)) == list(described(plain.graph, plain.program))
     assert sum(c.copied is not None for c in made.graph.compute_sets) > len(made.graph.compute_sets) // 3
     assert [g.state.keys() for g in made.groups] == [g.state.keys() for g in plain.groups]
+
+
+@pytest.mark.parametrize("optimiser", OPTIMISERS)
+def test_lower_network__after_one_with_another_layer__is_what_the_libraries_build(optimiser: str) -> None:
+    before, after = (train(Schedule(), (g,)).run(n) for n, g in (grouped(layers(3), optimiser), edited(optimiser)))
+    _, group = edited(optimiser)
+    lowered(before, Schedule(), [grouped(layers(3), optimiser)[1]])
+    with taken() as found:
+        made = lowered(after, Schedule(), [group])
+    plain = lowered(after, Schedule(), [group], repeats=False)
+    assert list(described(made.graph, made.program)) == list(described(plain.graph, plain.program))
+    assert sum(found) > 10
+    # Nothing of a graph before is the source of a copy: compilers know copies by sources in their own graph.
+    sets = set(made.graph.compute_sets)
+    assert all(c.copied is None or c.copied.source in sets for c in sets)
+    assert all(t.graph is made.graph for c in sets for g in c.groups for t in tensors_of(g))
+
+
+def grouped(net: Network, optimiser: str) -> tuple[Network, Group]:
+    return net, Group(OPTIMISERS[optimiser], net.parameters)
+
+
+def edited(optimiser: str) -> tuple[Network, Group]:
+    """The network of three layers with dropout in it."""
+    return grouped(layers(3, drop=0.5), optimiser)
+
+
+def tensors_of(group: VertexGroup) -> list[Tensor]:
+    return [edge.regions.tensor for edge in group.edges.values()]
+
+
+@contextmanager
+def taken() -> Iterator[list[int]]:
+    """Numbers of things that graphs made inside took from graphs before."""
+    found: list[int] = []
+    make = Repeats._from_cache
+
+    def counted(self: Repeats, *args: Any) -> Any:
+        found.append(1)
+        return make(self, *args)
+
+    with patch.object(Repeats, "_from_cache", counted):
+        yield found
+
+
+def test_lower_network__other_planning_or_machine__takes_nothing_from_before() -> None:
+    final = inference_pipeline().run(layers(2))
+    lowered(final, Schedule(), [])
+    with taken() as found:
+        lowered(final, Schedule(), [], graph=Graph(systems.m2000().with_ipus(1)))
+        lower_network(final, one_ipu(), Schedule(), planning={"available_memory_proportion": 0.3})
+        lowered(final, Schedule(), [], graph=Graph("bow-2000", replicas=4))
+    assert not found
+
+
+def test_lower_network__names_and_lines_of_another_model__are_its_own() -> None:
+    lowered(inference_pipeline().run(layers(1)), Schedule(), [])
+    with taken() as found:
+        made = lowered(inference_pipeline().run(layers(1, file="other.py")), Schedule(), [])
+    assert found
+    assert not any("⁅" in v.name for v in made.graph.variables)
+    assert {c.debug.file for c in made.graph.compute_sets} == {"other.py"}
+
+
+def test_store__more_than_there_is_room_for__drops_what_was_not_used() -> None:
+    final = inference_pipeline().run(layers(2))
+    with patch.object(lowering_cache, "CACHE_BYTES", 0):
+        lowered(final, Schedule(), [])
+    with taken() as found:
+        lowered(final, Schedule(), [])
+    assert not found
 
 
 OPS = {

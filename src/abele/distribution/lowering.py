@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from abele.distribution.combined_momenta import CombinedMomenta
-from abele.distribution.lowering_cache import Repeats
+from abele.distribution.lowering_cache import Repeats, lowering_context
 from abele.distribution.remote_weights import RemoteWeights, WeightRow
 from abele.distribution.shared_functions import SharedFunctions
 from abele.distribution.state_units import RemoteSums
@@ -56,7 +56,9 @@ class Lowering:
         self.prog: Steps = Steps() if outer is None else outer.prog
         self.planning: dict[str, Any] = dict(planning or {}) if outer is None else outer.planning
         self.updates: dict[tuple[int, int], GroupUpdate] = {} if outer is None else outer.updates
-        self.repeats: Repeats = Repeats(graph) if outer is None else outer.repeats
+        self.repeats: Repeats = (
+            Repeats(graph, lowering_context(graph, self.planning)) if outer is None else outer.repeats
+        )
         self.loss_scale: Tensor | None = None if outer is None else outer.loss_scale
         self.shares: tuple[Tensor, Tensor] | None = None if outer is None else outer.shares
         self.shares_of: dict[Value, ShardedGradient] = {} if outer is None else outer.shares_of
@@ -306,7 +308,9 @@ class Lowering:
         operands = [*(self[v] for v in op.inputs), *map(self.like, op.outputs), *map(self.given, op.outputs)]
         several = len(op.outputs) > 1
         made = tuple((v.shape, v.dtype.name, several and self.is_read(v)) for v in op.outputs)
-        return self.repeats.build((op.kind, self._attributes(op), made), operands, self.prog, lower)
+        # The function of a user's own op may be another one in the next graph.
+        what, lasts = (op.kind, self._attributes(op), made), op.kind != "own_op"
+        return self.repeats.build(what, operands, self.prog, lower, lasts=lasts)
 
     def _laid_out(self, rule: OpRule, op: NetworkOp, operand: int) -> Tensor | None:
         """A new variable for an operand in the layout that its op wants, or None when that does not care."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import count
 from typing import ClassVar
 
@@ -13,6 +14,7 @@ from abele.distribution.remote_weights import WeightRow
 from abele.distribution.state_units import RemoteState, StateUnit, SumPart, UpdateTarget, Waiting, units
 from abele.graph import Call, Copy, Function, Graph, Steps, Tensor, concat
 from abele.network.gradient_scale import GradientScale
+from abele.network.ir.network import attribute_key
 from abele.network.joined_copies import joined, joined_copies
 from abele.network.locations import ON_CHIP, TensorLocation
 from abele.network.optimisers import GRADIENT, PARAMETER, Lamb, Lars, Optimiser, Sgd, StateSlot, Terms
@@ -236,6 +238,12 @@ class GroupUpdate:
         """The fixed number that gradients are multiplied by."""
         return self.scale.number * self.share
 
+    @cached_property
+    def _rule(self) -> tuple[object, ...]:
+        """Everything that an update depends on besides its tensors."""
+        scaled = self.scale.scalar is not None
+        return ("update", self.name, attribute_key(self.optimiser), repr(self.factor), scaled)
+
     # --- pieces of updates ---------------------------------------------------------------------------------------
 
     def _terms(self, types: Mapping[str, ElementType]) -> Terms:
@@ -268,7 +276,7 @@ class GroupUpdate:
         self, what: tuple[object, ...], operands: Iterable[Tensor | None], prog: Steps, make: Callable[[], tuple[()]]
     ) -> None:
         """Append an update, which depends on the optimiser, on ``what`` and on the operands alone."""
-        self.repeats.build(("update", self.name, *what), list(operands), prog, make)
+        self.repeats.build((*self._rule, *what), list(operands), prog, make)
 
     def _operands(self, terms: Terms, tensors: Mapping[str, Tensor]) -> list[Tensor]:
         """The tensors behind the placeholders of a rule."""
@@ -398,7 +406,7 @@ class NormedUpdate(GroupUpdate, ABC):
             ]
             return tuple(popops.reduce_many(self.graph, wanted, prog, name="norms"))
 
-        weight, step = self.repeats.build(("update", self.name, "norms"), [parameter, normed], prog, make)
+        weight, step = self.repeats.build((*self._rule, "norms"), [parameter, normed], prog, make)
         assert weight is not None
         assert step is not None
         if group is None:
@@ -416,7 +424,7 @@ class NormedUpdate(GroupUpdate, ABC):
         def make() -> tuple[Tensor]:
             return (popops.map(self.graph, expr, given, prog, name="trust"),)
 
-        (rate,) = self.repeats.build(("update", self.name, "trust"), given, prog, make)
+        (rate,) = self.repeats.build((*self._rule, "trust"), given, prog, make)
         assert rate is not None
         return rate
 

@@ -475,6 +475,12 @@ class Graph:
         """A new variable like another; see :class:`~abele.graph.substitution.Substitution`."""
         return self._space.copy(source, mapping, initial, debug)
 
+    def add_compute_set(self, debug: DebugRecord, stage: Hashable = None) -> ComputeSet:
+        """An empty compute set with debug information of its own."""
+        made = ComputeSet(self, len(self.compute_sets), debug, stage)
+        self.compute_sets.append(made)
+        return made
+
     def copy_compute_set(self, source: ComputeSet, debug: DebugRecord, by: Substitution) -> ComputeSet:
         """A new compute set with the vertices of another, on the variables that ``by`` puts in place of its own."""
         made = ComputeSet(self, len(self.compute_sets), debug)

@@ -8,9 +8,13 @@ agree in all of that are alike, so the function makes alike things of them.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Hashable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
 
 from abele.graph.mapping import TileMapping
 from abele.graph.tensor import Tensor
@@ -20,7 +24,16 @@ if TYPE_CHECKING:
     from abele.graph.graph import Graph
 
 _SMALL = 64
-"""Elements of a constant up to which its contents are compared; larger ones are like themselves alone."""
+"""Elements up to which a constant's contents are in the key; of larger ones it has the digest."""
+
+
+def digest(*arrays: npt.NDArray[Any]) -> bytes:
+    """Digest of the elements of some arrays, the same in every process."""
+    found = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        found.update(array.tobytes())
+        found.update(b"|")
+    return found.digest()
 
 
 class Likeness:
@@ -32,8 +45,8 @@ class Likeness:
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._numbers: dict[Hashable, int] = {}
-        self._mappings: dict[tuple[int, int], tuple[TileMapping, int]] = {}
+        self._mappings: dict[tuple[int, int], tuple[TileMapping, bytes]] = {}
+        self._contents: dict[int, bytes] = {}
 
     def of(self, tensors: Sequence[Tensor | None], first_tile: int = 0) -> tuple[Hashable, list[Variable]] | None:
         """A key of some operands together, and their variables in order of appearance.
@@ -66,17 +79,25 @@ class Likeness:
     def _variable(self, variable: Variable, first_tile: int) -> Hashable:
         contents: Hashable = None
         if variable.is_constant and variable.initial is not None:
-            small = variable.size <= _SMALL
-            contents = variable.initial.tobytes() if small else ("id", variable.id)
+            contents = self._contents_of(variable)
         return variable.shape, variable.dtype.name, variable.kind, self._mapping(variable.mapping, first_tile), contents
 
-    def _mapping(self, mapping: TileMapping, first_tile: int) -> int:
-        """Number of a mapping, equal for mappings that look alike from a tile."""
+    def _contents_of(self, variable: Variable) -> bytes:
+        """Contents of a constant, or their digest."""
+        assert variable.initial is not None
+        if variable.size <= _SMALL:
+            return variable.initial.tobytes()
+        known = self._contents.get(variable.id)
+        if known is None:
+            known = self._contents[variable.id] = digest(variable.initial)
+        return known
+
+    def _mapping(self, mapping: TileMapping, first_tile: int) -> bytes:
+        """Digest of a mapping, equal for mappings that look alike from a tile."""
         known = self._mappings.get((id(mapping), first_tile))
         if known is None:
             near = mapping.shifted(-first_tile)
-            key = (near.size, near.begin.tobytes(), near.tile.tobytes(), near.is_complete)
-            known = mapping, self._numbers.setdefault(key, len(self._numbers))
+            known = mapping, digest(np.array((near.size, near.is_complete)), near.begin, near.tile)
             self._mappings[id(mapping), first_tile] = known
         return known[1]
 

@@ -32,6 +32,8 @@ from abele.graph.vertices import Edge, VertexGroup
 
 if TYPE_CHECKING:
     from abele.graph.compute_set import ComputeSet
+    from abele.graph.content import Content
+    from abele.graph.graph import Graph
 
 P = TypeVar("P", bound=Program)
 Renamed = Callable[[Program | VertexGroup], DebugRecord]
@@ -45,6 +47,7 @@ class Substitution:
         compute_sets: The compute set in place of each.
         renamed: Gives the debug information of the replacement of a step, or of a group of vertices.
         tiles: Distance in tiles of the other variables, and with them of vertices: that of whole IPUs.
+        graph: Graph of the other variables, where it is another one.
 
     Attributes:
         variables: The variable in place of each.
@@ -57,8 +60,10 @@ class Substitution:
         compute_sets: Mapping[ComputeSet, ComputeSet],
         renamed: Renamed,
         tiles: int = 0,
+        graph: Graph | None = None,
     ) -> None:
         self.variables = variables
+        self._graph = graph
         self.tiles = tiles
         self._renamed = renamed
         self._compute_sets = compute_sets
@@ -75,6 +80,8 @@ class Substitution:
             fresh = np.append(True, shift[1:] != shift[:-1])
             self._shifts = begin[fresh], shift[fresh]
         begin, shift = self._shifts
+        if not shift.any():
+            return old
         if len(shift) == 1:
             return np.asarray(old + shift[0])
         return np.asarray(old + shift[np.searchsorted(begin, old, side="right") - 1])
@@ -84,8 +91,13 @@ class Substitution:
         known = self._tensors.get(id(old))
         if known is None:
             content = old.content.with_variables(self.variables.__getitem__, self.address)
-            known = self._tensors[id(old)] = old, old.view(old.shape, content)
+            made = old.view(old.shape, content) if self._graph is None else self._elsewhere(old, content)
+            known = self._tensors[id(old)] = old, made
         return known[1]
+
+    def _elsewhere(self, old: Tensor, content: Content) -> Tensor:
+        assert self._graph is not None
+        return type(old)(self._graph, old.dtype, old.shape, content)
 
     def group(self, old: VertexGroup) -> VertexGroup:
         """The vertices on the other variables."""
