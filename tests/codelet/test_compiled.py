@@ -47,9 +47,11 @@ def test_compile_codelet__second_process__neither_reads_nor_compiles(
 ) -> None:
     monkeypatch.setenv(cache.VARIABLE, str(tmp_path))
     monkeypatch.setattr(jit, "_loaded", {})
+    monkeypatch.setattr(jit, "_built", {})
     first = module.CompiledCodelet(AddOne.codelet)
     made = (first.code_bytes, first.data_dependent, bool(first.run), bool(first.slots))
     monkeypatch.setattr(jit, "_loaded", {})
+    monkeypatch.setattr(jit, "_built", {})
     monkeypatch.setattr(module, "read_compute", lambda _: pytest.fail("read again"))
     second = module.CompiledCodelet(AddOne.codelet)
     assert (second.code_bytes, second.data_dependent, bool(second.run), bool(second.slots)) == made

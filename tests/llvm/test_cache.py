@@ -13,7 +13,7 @@ import pytest
 
 from abele.errors import InvalidOptionError
 from abele.llvm import cache, cache_limit
-from abele.llvm.cache import load_object, store_object
+from abele.llvm.cache import kept_choice, load_object, store_object
 from abele.llvm.cache_limit import clear, entries, limit_bytes, parse_size, remove_oldest, usage
 
 BLOCK = 4096
@@ -201,3 +201,29 @@ def test_cache__switched_off__is_nowhere(folder: Path, monkeypatch: pytest.Monke
     store_object(key("a"), b"a")
     assert load_object(key("a")) is None
     assert cache.cache_directory() is None
+
+
+def test_choice__that_took_long__is_made_once_until_content_or_code_differ(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "_WORTH_SECONDS", 0.0)
+    made = iter([("a", 1.5), ("b", 0.1), ("c", 2.0)])
+
+    def chosen(content: str, *folders: str) -> tuple[str, float]:
+        return kept_choice(content, tuple[str, float], lambda: next(made), *folders)
+
+    assert chosen("x", "llvm") == chosen("x", "llvm") == ("a", 1.5)
+    assert chosen("y", "llvm") == ("b", 0.1)
+    assert chosen("x", "expr") == ("c", 2.0)
+    assert usage(folder).objects == 3
+
+
+def test_choice__that_is_quick__takes_no_room(folder: Path) -> None:
+    assert kept_choice("x", int, lambda: 7) == 7
+    assert usage(folder).objects == 0
+
+
+def test_choice__of_another_form_on_disk__is_made_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "_WORTH_SECONDS", 0.0)
+    kept_choice("x", str, lambda: "old")
+    assert kept_choice("x", int, lambda: 7) == 7

@@ -27,11 +27,13 @@ def objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache directory, and no code in memory."""
     monkeypatch.setenv(cache.VARIABLE, str(tmp_path))
     monkeypatch.setattr(jit, "_loaded", {})
+    monkeypatch.setattr(jit, "_built", {})
     return tmp_path
 
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jit, "_loaded", {})
+    monkeypatch.setattr(jit, "_built", {})
 
 
 def test_compile_ir__a_function__runs(objects: Path) -> None:
@@ -158,3 +160,11 @@ def test_compile_ir__address_space_in_pieces__code_lies_beside_what_it_reads(tmp
     environment = {**os.environ, cache.VARIABLE: str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", IN_PIECES], env=environment, capture_output=True, text=True)
     assert not done.returncode, done.stderr
+
+
+def test_compile_keyed__other_content_of_equal_text__shares_the_code(objects: Path) -> None:
+    one, other = (jit.compile_keyed(content, lambda: adder(6)) for content in ("i + 6", "j + 6"))
+    assert one is other
+    assert jit.compile_keyed("k + 6", lambda: adder(6), speed=0) is not one
+    # Each is found by what it was made from, in other processes too.
+    assert len(list(objects.rglob("*.o"))) == 3

@@ -172,11 +172,16 @@ def _regions(programs: Sequence[StepBlock]) -> tuple[list[_StepRegion], Int64]:
 
 def _opened(items: Sequence[Step | StepBlock]) -> Iterator[Step | StepBlock]:
     """Items in order, sequences opened; other blocks are given whole."""
-    for item in items:
-        if isinstance(item, StepBlock) and item.kind == "sequence":
-            yield from _opened(item.items)
-        else:
+    # With a stack: nested generators would pass every item on through all sequences that it is in.
+    stack = [iter(items)]
+    while stack:
+        for item in stack[-1]:
+            if isinstance(item, StepBlock) and item.kind == "sequence":
+                stack.append(iter(item.items))
+                break
             yield item
+        else:
+            stack.pop()
 
 
 _READ, _KILL, _WRITE, _UNDEFINED, _COMPLETE = 1, 2, 4, 8, 16

@@ -10,7 +10,17 @@ from abele.compiler.timeline import NEUTRAL, STREAMS
 from abele.graph.control import Block, CycleCount
 from abele.graph.debug import DebugRecord
 from abele.graph.flow import InOrder, OneOf, Rounds, While
-from abele.graph.program import Call, Execute, HostLoop, HostOrder, LibraryCall, Program, Sequence, check_nesting
+from abele.graph.program import (
+    Call,
+    Copy,
+    Execute,
+    HostLoop,
+    HostOrder,
+    LibraryCall,
+    Program,
+    Sequence,
+    check_nesting,
+)
 
 ASSUMED_TRIPS = 1
 
@@ -156,6 +166,9 @@ class _Lowering:
 
     def lower(self, node: Program, at: _LoweringState) -> Step | StepBlock:
         """The step or block that ``node`` becomes."""
+        # Nearly all nodes are of these two, and none of the cases below.
+        if type(node) in (Execute, Copy):
+            return self._leaf(node, at)
         match node:
             case LibraryCall():
                 self.calls.append(node)
@@ -179,7 +192,10 @@ class _Lowering:
             case OneOf() as branch:
                 return self._branch(node, branch, at)
             case InOrder(steps) if steps or type(node) in (Sequence, Program):
-                return StepBlock("sequence", tuple(self.lower(s, at) for s in steps))
+                return StepBlock("sequence", tuple([self.lower(s, at) for s in steps]))
+        return self._leaf(node, at)
+
+    def _leaf(self, node: Program, at: _LoweringState) -> Step:
         meaning = meaning_of(node)
         return self.add(meaning.kind(node), node, meaning.origin(node), at)
 

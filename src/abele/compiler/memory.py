@@ -293,10 +293,15 @@ class _Sweep:
         for held in gone:
             self._current[held.tiles] -= held.bytes
             self.total -= held.total
-        if sum(len(held.bytes) for held in (*come, *gone)) * _DENSE_PART >= len(self._current):
+        count = 0
+        for held in come:
+            count += len(held.bytes)
+        for held in gone:
+            count += len(held.bytes)
+        if count * _DENSE_PART >= len(self._current):
             if come:
                 self._raise(slice(None), self._current, step)
-            np.max(self._blocks, axis=1, out=self._largest)
+            np.maximum.reduce(self._blocks, axis=1, out=self._largest)
             return
         for held in come:
             self._raise(held.tiles, self._current[held.tiles], step)
@@ -305,18 +310,18 @@ class _Sweep:
 
     def needed(self, buffer: _Held | None, step: int) -> tuple[int, int]:
         """Temporaries and buffers of a step: over all tiles, and on the fullest."""
-        largest = int(self._largest.max(initial=0))
+        # Called for every step: the plain reduction takes a third of the time of the array's method.
+        largest = int(np.maximum.reduce(self._largest, initial=0))
         if buffer is None:
             return self.total, largest
         amount = self._current[buffer.tiles] + buffer.bytes
         self._raise(buffer.tiles, amount, step)
-        return self.total + buffer.total, max(largest, int(amount.max(initial=0)))
+        return self.total + buffer.total, max(largest, int(np.maximum.reduce(amount, initial=0)))
 
     def _raise(self, tiles: Positions | slice, amount: Int64, step: int) -> None:
         """Raise the peak of some tiles that need so much."""
-        known = self.peak[tiles]
-        higher = amount > known
-        if higher.any():
+        higher = amount > self.peak[tiles]
+        if np.logical_or.reduce(higher):
             which = np.flatnonzero(higher) + (tiles.start or 0) if isinstance(tiles, slice) else tiles[higher]
             self.peak[which], self.at[which] = amount[higher], step
 

@@ -24,6 +24,8 @@ CLEANED = 1
 _lock = threading.RLock()
 _numbers = itertools.count()
 _loaded: dict[str, Native] = {}
+_built: dict[str, tuple[Native, bytes]] = {}
+"""Code that this process made, and its object, by a digest of the level and the text."""
 
 
 class Native:
@@ -95,9 +97,14 @@ def _load(key: str) -> Native | None:
 
 
 def _build(key: str, text: str, speed: int) -> Native:
-    data = bytes(_machine(speed).emit_object(_optimised(text, speed)))
+    # What modules are made from may differ where their text does not: nests with other names of dims, say.
+    digest = hashlib.sha256(f"{speed}\n{text}".encode()).hexdigest()
+    if digest not in _built:
+        data = bytes(_machine(speed).emit_object(_optimised(text, speed)))
+        _built[digest] = Native(key, data, cached=False), data
+    native, data = _built[digest]
     store_object(key, data)
-    return Native(key, data, cached=False)
+    return native
 
 
 def _optimised(text: str, speed: int) -> Any:

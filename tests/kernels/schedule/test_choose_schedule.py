@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from kernels_kit import form_after
 from products_kit import linear
@@ -11,9 +13,10 @@ from abele.kernels.nest.binding import bound_calls
 from abele.kernels.nest.ir import affine, load, nest, store
 from abele.kernels.nest.loop_nest import Acc, ElementAccess, Fetch, LoopNest, NestReduction, Out
 from abele.kernels.plan.passes import run_passes
-from abele.kernels.schedule.choose_schedule import choose_schedule
+from abele.kernels.schedule import choose_schedule
 from abele.kernels.schedule.schedule import NestSchedule
 from abele.kernels.target import HostTarget
+from abele.llvm import cache
 from abele.numerics import ElementType, f16, f32, u32
 
 
@@ -72,7 +75,7 @@ def lines_of_group(tokens: int, ways: int) -> float:
     product = NestReduction("add", Fetch(rows) * Fetch(keys), f32)
     parallel = (("h", 4), ("r'", 4), ("r", 16), ("k", tokens))
     loops = LoopNest(parallel, (("d", 64),), (product,), (Out(out, Acc(0)),), 3, unit=("h",))
-    schedule = choose_schedule(loops, target)
+    schedule = choose_schedule.choose_schedule(loops, target)
     steps = {d: schedule.step(d) for d in ("r", "r'", "k")}
     lines = steps["r'"] * max(1, steps["r"] / 16) + max(1, steps["k"] / 16)
     return lines / (steps["r"] * steps["r'"] * steps["k"])
@@ -82,3 +85,18 @@ def test_tile__of_a_group_whose_features_crowd_a_cache__touches_few_lines() -> N
     # 512 f32 are 2 KiB: features fall on two places of a way of 4 KiB, on 64 where a cache has room for all of them.
     assert lines_of_group(512, ways=8) < lines_of_group(512, ways=64)
     assert lines_of_group(512, ways=8) <= 2.5 / 96
+
+
+def test_schedule__on_disk__equals_the_one_searched_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ABELE_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(cache, "_WORTH_SECONDS", 0.0)
+    kernel, target = linear(384, 64, 500), HostTarget(16)
+    buffers = [Buffer(n, s, t, True, f"b{n}") for n, (s, t) in enumerate(zip(kernel.shapes, kernel.types, strict=True))]
+    program = form_after("choose_schedules", buffers, [BoundKernel(kernel, tuple(map(bind, buffers)), "p")], target)
+    question = program.leaves[0].functions[0].nest, target
+    choose_schedule._cheapest.cache_clear()
+    first = choose_schedule._cheapest(*question)
+    assert list(tmp_path.rglob("*-choice.o"))
+    choose_schedule._cheapest.cache_clear()
+    monkeypatch.setattr(choose_schedule, "_searched", lambda *_: pytest.fail("searched again"))
+    assert choose_schedule._cheapest(*question) == first

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -205,12 +204,15 @@ def _i64(value: int) -> Value:
     return ll.Constant(I64, value)
 
 
-CODE_VERSION = 28
+CODE_VERSION = 29
 """Part of every cache key; raised when the code of an equal nest and schedule changes."""
 LLVM_SPEED = 1
 """Optimisation level: loops are tiled, vectorised and unrolled here already, so more takes longer and gains nothing."""
 DRIVER_SPEED = 0
 """Optimisation level of drivers: they are many, run a few times a leaf, and take longer to optimise than to run."""
+
+_NAME = "kernel"
+"""Name of the function of every module."""
 
 
 def build_nest(nest: LoopNest, schedule: NestSchedule, panel: Panel | None = None) -> tuple[Native, int]:
@@ -238,6 +240,6 @@ def build_product(schedule: ProductSchedule, epilogues: Sequence[Epilogue], nest
 
 
 def _compiled(content: str, make: Any, *, speed: int = LLVM_SPEED) -> tuple[Native, int]:
-    name = f"kernel_{hashlib.sha256(content.encode()).hexdigest()[:16]}"
-    native = compile_keyed(content, lambda: make(name), speed=speed)
-    return native, native.address(name)
+    # All have one name, so that nests whose code is equal to the letter share it; each module is a library of its own.
+    native = compile_keyed(content, lambda: make(_NAME), speed=speed)
+    return native, native.address(_NAME)

@@ -34,6 +34,7 @@ from abele.kernels.schedule.pack_panels import FAR_BYTES, Panel, find_panel, fit
 from abele.kernels.schedule.schedule import NestSchedule
 from abele.kernels.schedule.traffic import LINE_BYTES, Traffic
 from abele.kernels.target import HostTarget
+from abele.llvm.cache import kept_choice
 
 FACTORS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 20, 24)
 """Points, or vectors, that a register tile may have along one dim: all small ones, few large ones, and no more than
@@ -83,6 +84,9 @@ MIN_LEADING = 8
 MAX_ROW_UNITS = 64
 """Runs of rows that such stores are cut into where nothing else can be shared."""
 
+_CODE = ("kernels/schedule", "kernels/nest", "expr")
+"""Folders of the code that a schedule depends on."""
+
 Tile = tuple[tuple[str, int], ...]
 
 
@@ -101,6 +105,15 @@ def _cheapest(nest: LoopNest, target: HostTarget) -> tuple[NestSchedule, float]:
     """The cheapest schedule of ``nest``, and its cost in vector operations."""
     if nest.stores_in_rows:
         return _in_row_order(nest, target), float(math.prod(nest.extents.values()))
+    if not nest.accumulates:
+        return _searched(nest, target)
+    # Costs of packed products were measured on this machine, and change nothing here.
+    content = f"{replace(target, products=None)!r} {nest!r}"
+    return kept_choice(content, tuple[NestSchedule, float], lambda: _searched(nest, target), *_CODE)
+
+
+def _searched(nest: LoopNest, target: HostTarget) -> tuple[NestSchedule, float]:
+    """The best of all register tiles and loop orders (see the top of the module), and its cost."""
     lanes = [nest.lane] if nest.lane else _lane_candidates(nest)
     facts = _NestFacts(nest)
     drafts = [draft for lane in lanes for draft in _drafts(facts, lane, target)]
@@ -120,7 +133,7 @@ def _cheapest(nest: LoopNest, target: HostTarget) -> tuple[NestSchedule, float]:
         schedule = replace(schedule, order=(*nest.unit, *order))
         found.append((cost * points + LINE_COST * lines, len(found), schedule))
     cost, _, best = min(found)
-    return best if nest.unit else _with_units(nest, best), cost
+    return best if nest.unit else _with_units(nest, best), float(cost)
 
 
 @lru_cache(maxsize=4096)

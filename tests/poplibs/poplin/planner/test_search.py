@@ -4,6 +4,7 @@ import json
 import time
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 from abele.errors import InvalidOptionError, OutOfMemoryError
 from abele.graph import Graph, Sequence
+from abele.llvm import cache
 from abele.machine import systems
 from abele.numerics import ElementType, f16, f32
 from abele.poplibs import poplin
@@ -98,6 +100,7 @@ def test_find_plan__every_split__none_is_cheaper() -> None:
 def test_best_plans__bound_by_their_early_terms__are_those_of_all_splits(
     problem: Contraction, planning: Planning, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("ABELE_CACHE_DIR", "off")  # plans on disk would be found again
     grains = tuple({"ci": 16, "co": 16}.get(d, 1) for d in problem.split_dims)
     found = [search.best_plans(problem, grains, BOW, planning, count) for count in (1, 2, 5)]
     monkeypatch.setattr(search, "_near", lambda least, *_: np.flatnonzero(least < np.iinfo(np.int64).max))
@@ -111,7 +114,21 @@ def test_find_plan__same_question__same_answer() -> None:
     assert planned(problem) == first
 
 
-def test_find_plan__first_time__is_quick() -> None:
+def test_find_plan__plan_on_disk__equals_the_one_searched_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    problem = conv(16, 32, 64, 8, 3)
+    monkeypatch.setenv("ABELE_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(cache, "_WORTH_SECONDS", 0.0)
+    find_plan.cache_clear()
+    first = planned(problem)
+    assert list(tmp_path.rglob("*-choice.o"))
+    find_plan.cache_clear()
+    monkeypatch.setattr(search, "_splits", lambda *_, **__: pytest.fail("searched again"))
+    again = planned(problem)
+    assert (again, again.is_limited) == (first, first.is_limited)
+
+
+def test_find_plan__first_time__is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ABELE_CACHE_DIR", "off")
     find_plan.cache_clear()
     questions = [conv(512, 64, 32, 9, 3), conv(16, 32, 64, 8, 3), problems.matmul(1, 512, 200, 64, f32, f32, f32)]
     begin = time.process_time()

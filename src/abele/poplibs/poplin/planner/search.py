@@ -32,12 +32,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache, reduce
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
 from abele.arrays import Int64
 from abele.errors import InvalidOptionError, OutOfMemoryError
 from abele.graph.intervals import distinct
+from abele.llvm.cache import kept_choice
 from abele.numerics import f16, f32
 from abele.poplibs.poplin.contraction.problem import Contraction
 from abele.poplibs.poplin.conv_params.axis import Axis
@@ -52,6 +54,13 @@ from abele.poplibs.poplin.vertices.vmac_cost import vmac_takes
 from abele.poplibs.poplin.vertices.work import Work
 from abele.words import counted
 
+_CODE = (
+    "poplibs/poplin/planner",
+    "poplibs/poplin/vertices",
+    "poplibs/poplin/contraction",
+    "poplibs/poplin/conv_params",
+)
+"""Folders of the code that a plan depends on; figures of the machine are in its target."""
 _MOST_CANDIDATES = 400_000
 """Splits above which those of too many idle tiles are dropped; longer lists are thinned. Chosen."""
 _MOST_STAGES = 3
@@ -220,6 +229,50 @@ def _plans(
     halves: bool,
 ) -> list[ContractionPlan]:
     """The best splits with some kinds of vertices; see :func:`best_plans`."""
+    content = f"{problem!r} {grains} {target!r} {planning!r} {count} {methods!r} {strict} {halves}"
+
+    def search() -> list[_Split]:
+        return _splits(problem, grains, target, planning, count, methods=methods, strict=strict, halves=halves)
+
+    return [
+        ContractionPlan(
+            problem=problem,
+            method=methods[split.method],
+            parts=split.parts,
+            grains=split.grains,
+            terms=split.terms,
+            temporary_bytes=split.temporary_bytes,
+            available_bytes=split.available_bytes,
+            is_limited=split.is_limited,
+        )
+        for split in kept_choice(content, list[_Split], search, *_CODE)
+    ]
+
+
+class _Split(NamedTuple):
+    """A split that the search found: a plan without the problem and the vertices that it was asked about."""
+
+    method: int
+    parts: tuple[int, ...]
+    grains: tuple[int, ...]
+    terms: tuple[tuple[str, int], ...]
+    temporary_bytes: int
+    available_bytes: int
+    is_limited: bool
+
+
+def _splits(
+    problem: Contraction,
+    grains: tuple[int, ...],
+    target: PlanningTarget,
+    planning: Planning,
+    count: int,
+    *,
+    methods: list[Method],
+    strict: bool,
+    halves: bool,
+) -> list[_Split]:
+    """The best splits among all candidates, best first."""
     fine = _halved(problem, grains) if halves else grains
     parts = _candidates(problem, fine, target.tiles, dict(planning.parts))
     # every row of the arrays from here on is one candidate split
@@ -243,9 +296,8 @@ def _plans(
     beside = _beside(dict(terms), planning)
     order = np.lexsort((temporary[near], total, beside))[:count]
     return [
-        ContractionPlan(
-            problem=problem,
-            method=methods[int(chosen[near[i]])],
+        _Split(
+            method=int(chosen[near[i]]),
             parts=tuple(int(p) for p in parts[near[i]]),
             grains=grains
             if _is_whole(problem, grains, parts[near[i]], int(slices.work.out_channels[near[i]]))
