@@ -18,6 +18,7 @@ from abele.fitting import FitSpace, fit_network, measure
 from abele.fitting.costs import fullest_columns
 from abele.fitting.measure import Bytes, kept
 from abele.llvm.cache import cache_directory
+from abele.llvm.cache_limit import usage
 from abele.machine import systems
 
 
@@ -63,6 +64,7 @@ def never():
 
 def test_kept__costs_measured_before__are_found_again(own_cache):
     kept("of", Measured, made)
+    assert usage(cache_directory()).objects == 1
     found = kept("of", Measured, never)
     assert (found.number, found.sizes) == (3, (1, 2))
     assert found.array.dtype == np.int64
@@ -74,7 +76,7 @@ def test_kept__costs_measured_before__are_found_again(own_cache):
 @pytest.mark.parametrize("content", [b"", b"no object"])
 def test_kept__damaged_file__is_measured_again(own_cache, content):
     kept("of", Measured, made)
-    (path,) = [p for p in cache_directory().rglob("costs-*") if p.is_file()]
+    (path,) = [p for p in cache_directory().rglob("*-costs.o") if p.is_file()]
     path.write_bytes(content)
     assert kept("of", Measured, made).number == 3
 

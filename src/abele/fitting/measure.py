@@ -46,7 +46,7 @@ def kept(of: str, kind: type[T], measure: Callable[[], T]) -> T:
         kind: Their type: a dataclass of numbers, tuples of these, and arrays of int64 with one dimension.
         measure: Measures them.
     """
-    key = f"costs-{hashlib.sha256(f'{kind.__qualname__} {of}'.encode()).hexdigest()}"
+    key = f"{hashlib.sha256(f'{kind.__qualname__} {of}'.encode()).hexdigest()}-costs"
     stored = load_object(key)
     if stored is not None:
         with contextlib.suppress(zlib.error, msgspec.DecodeError):

@@ -19,7 +19,7 @@ from typing import TypeVar
 import msgspec
 import platformdirs
 
-from abele.llvm.cache_limit import note_stored
+from abele.llvm.cache_limit import is_object_name, note_stored
 
 VARIABLE = "ABELE_CACHE_DIR"
 """Environment variable that names the directory; ``off`` keeps nothing on disk."""
@@ -66,8 +66,11 @@ def store_object(key: str, data: bytes) -> None:
     A directory that cannot be written to is no error; the object is made again next time.
 
     Raises:
+        ValueError: ``key`` is no digest with a word behind it, so the limit would not count its file.
         InvalidOptionError: ``ABELE_CACHE_LIMIT`` is no size.
     """
+    if not is_object_name(f"{key}.o"):
+        raise ValueError(f"{key!r} does not begin with 64 hexadecimal digits")
     path, directory = _path(key), cache_directory()
     if path is None or directory is None:
         return

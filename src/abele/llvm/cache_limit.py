@@ -113,6 +113,11 @@ def parse_size(text: str) -> int:
     return int(float(number) * (1024 if binary else 1000) ** " kMGT".lower().index((prefix or " ").lower()))
 
 
+def is_object_name(name: str) -> bool:
+    """True for names of files that hold objects; others are not counted."""
+    return _OBJECT.fullmatch(name) is not None
+
+
 def note_stored(directory: Path, size: int) -> None:
     """Note that this process has stored an object; now and then, remove the excess.
 

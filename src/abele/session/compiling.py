@@ -133,7 +133,7 @@ class ModelledBlocks:
         target = replace(self.settings, progress=False, dump_passes=None, cache=None, name="attention")
         parts = (own_code(), repr(target.target(1)), repr(target.planning), repr(target.modes), repr(way), str(net))
         told = "\n".join((*parts, str(self.training)))
-        key = f"attention-{hashlib.sha256(told.encode()).hexdigest()}"
+        key = f"{hashlib.sha256(told.encode()).hexdigest()}-attention"
         kept = load_object(key)
         if kept is not None and kept.isdigit():
             return int(kept)

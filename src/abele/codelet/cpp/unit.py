@@ -307,7 +307,7 @@ class Unit:
             CodeletError: The class cannot be had; see :func:`~abele.codelet.cpp.load_codelets`.
         """
         if (number, aliasing) not in self._codes:
-            part = f"{number}{' aliasing' if aliasing else ''}"
+            part = f"{number}{'-aliasing' if aliasing else ''}"
             known = self._kept(part)
             if known is None:
                 self.vertices[number].check()
@@ -322,7 +322,7 @@ class Unit:
 
     def checked(self, number: int) -> Checked:
         """Code of a vertex class that checks its accesses."""
-        part = f"{number} checked"
+        part = f"{number}-checked"
         known = self._kept(part)
         if known is not None:
             record = json.loads(known)
@@ -415,11 +415,11 @@ class Unit:
         return [text for _, text in sorted({found for source in self.sources for found in self._texts(source)})]
 
     def _kept(self, part: str) -> bytes | None:
-        known = load_object(f"{self.key}-cpp {part}")
+        known = load_object(f"{self.key}-cpp-{part}")
         return None if known is None else zlib.decompress(known)
 
     def _keep(self, part: str, content: bytes) -> None:
-        store_object(f"{self.key}-cpp {part}", zlib.compress(content, 1))
+        store_object(f"{self.key}-cpp-{part}", zlib.compress(content, 1))
 
     def _texts(self, source: SourceFile) -> Iterator[tuple[str, str]]:
         """A source and all headers that it may include, the compiler's own left out."""
