@@ -24,8 +24,8 @@ CLEANED = 1
 _lock = threading.RLock()
 _numbers = itertools.count()
 _loaded: dict[str, Native] = {}
-_built: dict[str, tuple[Native, bytes]] = {}
-"""Code that this process made, and its object, by a digest of the level and the text."""
+_built: dict[str, Native] = {}
+"""Code that this process made, by a digest of the level and the text."""
 
 
 class Native:
@@ -99,12 +99,14 @@ def _load(key: str) -> Native | None:
 def _build(key: str, text: str, speed: int) -> Native:
     # What modules are made from may differ where their text does not: nests with other names of dims, say.
     digest = hashlib.sha256(f"{speed}\n{text}".encode()).hexdigest()
-    if digest not in _built:
-        data = bytes(_machine(speed).emit_object(_optimised(text, speed)))
-        _built[digest] = Native(key, data, cached=False), data
-    native, data = _built[digest]
+    if digest in _built:
+        if (known := load_object(_built[digest].key)) is not None:
+            store_object(key, known)
+        return _built[digest]
+    data = bytes(_machine(speed).emit_object(_optimised(text, speed)))
     store_object(key, data)
-    return native
+    _built[digest] = Native(key, data, cached=False)
+    return _built[digest]
 
 
 def _optimised(text: str, speed: int) -> Any:
