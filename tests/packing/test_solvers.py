@@ -152,6 +152,15 @@ def test_knapsack__each_kind__has_the_most_valuable_pattern(
         assert worth[members].sum() == worth[kind] + rest
 
 
+def test_knapsack__of_as_many_cells_as_allowed__is_small() -> None:
+    lengths = np.arange(1, 1001)
+    assert Knapsack(lengths, 4999, 4999).is_small
+    assert not Knapsack(lengths, 5000, 5000).is_small
+    # A depth that limits takes a table for each number of items.
+    assert Knapsack(lengths, 3999, 3).is_small
+    assert not Knapsack(lengths, 3999, 4).is_small
+
+
 def test_pack__long_capacity__costs_no_more_than_a_short_one() -> None:
     lengths = np.random.default_rng(1).integers(1, 2**30, 3000)
     plan = pack(lengths, 2**30)
