@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -12,10 +13,10 @@ from hypothesis import strategies as st
 from abele.errors import InvalidOptionError, ItemSizeError, PackingError
 from abele.packing import Method, PackingPlan, SizeHistogram, pack, pack_items
 from abele.packing.assign import looked_up
-from abele.packing.columns import exact_bound
+from abele.packing.columns import FractionalPacking, exact_bound
 from abele.packing.histogram_fit import GroupOfPacks, longest_pack_first, shortest_pack_first, strategies_of
 from abele.packing.knapsack import Knapsack
-from abele.packing.rounding import completed
+from abele.packing.rounding import completed, rounded_with
 
 SETTINGS = settings(max_examples=40, deadline=None)
 
@@ -172,6 +173,22 @@ def test_longest_pack_first__packs_with_the_same_room__heeds_the_depth_of_the_on
     there = [(4, GroupOfPacks(((1, 1),), 1, 1)), (4, GroupOfPacks(((0, 2),), 2, 1))]
     groups = longest_pack_first([1, 2], [0, 2], 6, 3, there)
     assert sorted(group.runs for group in groups) == [((0, 2), (1, 1)), ((1, 1), (1, 1))]
+
+
+def test_rounded_with__fractions__tries_rounding_down_to_rounding_up_nearly_all() -> None:
+    patterns = np.array([[0, 1], [1, -1], [1, 1]], np.int32)
+    fractional = FractionalPacking(patterns, np.array([0.65, 2.0, 0.0]), 2.65, 3, 1, np.ones(2))
+    tried: list[list[GroupOfPacks]] = []
+
+    def complete(counts: np.ndarray, groups: Sequence[GroupOfPacks]) -> list[GroupOfPacks]:
+        tried.append(list(groups))
+        return list(groups)
+
+    least = rounded_with(complete, np.array([1, 3]), fractional)
+    whole, part = GroupOfPacks(((1, 1),), 1, 2), GroupOfPacks(((0, 1), (1, 1)), 2, 1)
+    # From a shift of 0.4 on, 0.65 is a whole pack.
+    assert tried == [[whole]] * 4 + [[part, whole]] * 6
+    assert least == [whole]
 
 
 def test_completed__items_without_a_slot__fill_the_room_that_packs_have_left() -> None:
