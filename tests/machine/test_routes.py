@@ -98,4 +98,5 @@ def test_check_joined__links_that_are_missing__are_named(system: System, ipus: l
 def test_check_joined__ipus_that_links_join__is_silent() -> None:
     check_joined(np.array([0, 1]), systems.get("bow-2000").evolve(ipu_links={"rail_links": 0}), "an all-reduce")
     check_joined(np.arange(256), systems.get("bow-pod256"), "an all-reduce")
-    check_joined(np.array([3]), systems.get("c600"), "an all-reduce")
+    for alone in ([], [3], [3, 3]):
+        check_joined(np.array(alone, np.int64), systems.get("c600"), "an all-reduce")
