@@ -80,7 +80,7 @@ def test_table__of_no_columns__has_no_rows() -> None:
 
 
 def test_column__unlike_any_other__is_refused_with_those_there_are() -> None:
-    with pytest.raises(InvalidOptionError, match="no column is called 'zzzzzz'(?s:.*)one of cycles, tile"):
+    with pytest.raises(InvalidOptionError, match=r"no column is called 'zzzzzz'(?s:.*)one of cycles, tile"):
         Table({"cycles": np.arange(2), "tile": np.arange(2)})["zzzzzz"]
 
 
