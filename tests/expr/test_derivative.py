@@ -103,7 +103,7 @@ def test_simplify__product_of_values_with_zero__stays_for_infinity() -> None:
         (X * 1.0, X),
         (X * -1.0, -X),
         (X / 1.0, X),
-        (Const(5.0) - Const(3.0), Const(2.0)),
+        (Const(3.0) - Const(5.0), Const(-2.0)),
         (Const(5.0) + Const(3.0), Const(8.0)),
         (Const(5.0) * Const(3.0), Const(15.0)),
         (-Const(5.0), Const(-5.0)),

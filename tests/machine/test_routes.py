@@ -72,6 +72,8 @@ def test_sync__over_racks__goes_to_the_farthest_and_back() -> None:
     assert pod256.gateway is not None
     way = round(2 * 2 * pod256.gateway.hop_seconds * pod256.ipu.clock_hz)
     assert pod256.sync_cycles == pod64.sync_cycles + way
+    # Half of a ring of 16 racks is 8 hops away, half of one of 4 is 2.
+    assert systems.get("bow-pod1024").sync_cycles == pod64.sync_cycles + 4 * way
     assert pod256.sync_cycles_of(64) == pod64.sync_cycles
 
 
