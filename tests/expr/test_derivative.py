@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from abele.errors import UnsupportedOpError
 from abele.expr import evaluate
 from abele.expr.derivative import ONE, ZERO, arg, operands, partial, substitute
+from abele.expr.nodes import Const, Expr
 from abele.expr.simplify import product, simplified, total
 from abele.kernels.nest import ir
-from abele.kernels.nest.ir import Const, apply, select
-from abele.numerics import f32
+from abele.kernels.nest.ir import apply, select
+from abele.numerics import f16, f32
 
 X, Y = arg(0), arg(1)
 
@@ -31,6 +32,7 @@ EXPRESSIONS = {name: apply(name, X) for name in UNARY} | {
     "silu": X * apply("sigmoid", X),
     "nested": apply("log", 1.0 + apply("exp", -(X * Y))) / apply("sqrt", X + Y),
     "cast": ir.Cast(f32, X) * Y,
+    "parts": apply("swish", X * Y),
 }
 
 positive = st.floats(0.2, 3.0)
@@ -90,3 +92,31 @@ def test_simplify__product_of_values_with_zero__stays_for_infinity() -> None:
     assert partial(X * Y, 0) == Y
     assert product(ZERO, X) == ZERO
     assert total(ZERO, X) == X
+
+
+@pytest.mark.parametrize(
+    ("expression", "simpler"),
+    [
+        (X - 0.0, X),
+        (X - (-0.0), X - (-0.0)),  # For X = -0.0 the difference is 0.0.
+        (X - 3.0, X - 3.0),
+        (X * 1.0, X),
+        (X * -1.0, -X),
+        (X / 1.0, X),
+        (Const(3.0) - Const(5.0), Const(-2.0)),
+        (Const(5.0) + Const(3.0), Const(8.0)),
+        (Const(5.0) * Const(3.0), Const(15.0)),
+        (-Const(5.0), Const(-5.0)),
+        (Const(5.0, f32) + Const(3.0, f16), Const(5.0, f32) + Const(3.0, f16)),
+        (apply("pow", X, -1.0), apply("inv", X)),
+        (apply("pow", X, 0.5), apply("sqrt", X)),
+        (apply("pow", X, 0.0), ONE),
+        (apply("pow", X, 1.0), X),
+        (apply("pow", X, 2.5), apply("pow", X, 2.5)),
+        (select(X > Y, 2.0, 2.0), Const(2.0)),
+        (select(X > Y, 2.0, 3.0), select(X > Y, 2.0, 3.0)),
+    ],
+    ids=str,
+)
+def test_simplified__expression__is_the_cheaper_one_of_the_same_value(expression: Expr, simpler: Expr) -> None:
+    assert simplified(expression) == simpler

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from abele.compiler import compile_program
 from abele.errors import InvalidOptionError, TileMappingError
 from abele.graph import Copy, Graph, Interval, Sequence, boxes
+from abele.graph.mapping import TileMapping
 from abele.numerics import f16, f32
 
 
@@ -169,3 +170,19 @@ def test_map__overlap_on_one_tile__is_one_interval():
     t = graph().variable(f32, 6).map({3: [(0, 5), (1, 2), (3, 6)]})
     assert tiles_of(t) == [3] * 6
     assert tiles_of(graph().variable(f32, 2).broadcast(3, 0).map(7)) == [7] * 6
+
+
+def test_tile_mapping__of_no_elements__has_no_pieces():
+    mapping = TileMapping.unmapped(0)
+    assert len(mapping.begin) == len(mapping.tile) == len(mapping.length) == 0
+    assert mapping.is_complete
+
+
+def test_tile_mapping__overlaid_with_nothing__is_itself():
+    mapping = TileMapping.unmapped(8)
+    assert mapping.overlaid(np.array([3]), np.array([0]), np.array([1], np.int32)) is mapping
+
+
+def test_tile_mapping__shifted__leaves_unmapped_elements_unmapped():
+    mapping = TileMapping.unmapped(8).overlaid(np.array([2]), np.array([3]), np.array([4], np.int32)).shifted(10)
+    assert np.repeat(mapping.tile, mapping.length).tolist() == [-1, -1, 14, 14, 14, -1, -1, -1]

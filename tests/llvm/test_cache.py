@@ -173,6 +173,25 @@ def test_clear__objects_that_cannot_be_removed__are_counted(folder: Path, monkey
     assert (removed.objects, removed.left, removed.why) == (0, 1, "Permission denied")
 
 
+def test_clear__one_object_that_cannot_be_removed__goes_on_with_the_others(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for i in range(3):
+        stored(folder, i)
+    unlink, asked = os.unlink, []
+
+    def refuse_first(path: str) -> None:
+        asked.append(path)
+        if len(asked) == 1:
+            raise PermissionError(13, "Permission denied", path)
+        unlink(path)
+
+    monkeypatch.setattr("abele.llvm.cache_limit.os.unlink", refuse_first)
+    removed = clear(folder)
+    assert (removed.objects, removed.bytes, removed.left) == (2, 2 * BLOCK, 1)
+    assert usage(folder).objects == 1
+
+
 @pytest.mark.parametrize("what", ["missing", "a file", "inside a file"])
 def test_directory__that_cannot_be_used__costs_nothing_but_time(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str

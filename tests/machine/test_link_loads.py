@@ -62,6 +62,8 @@ def test_link_loads__any_traffic__is_what_goes_over_each_hop(data: st.DataObject
             expected[hop] += amount
     columns = np.array(traffic, dtype=np.int64).T
     found = link_loads(*columns, system)
+    bundles = list(zip(found.kind.tolist(), found.source.tolist(), found.target.tolist(), strict=True))
+    assert bundles == sorted(bundles)
     names = (LINK_KINDS[k] for k in found.kind.tolist())
     assert (
         dict(

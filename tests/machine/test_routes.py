@@ -72,6 +72,8 @@ def test_sync__over_racks__goes_to_the_farthest_and_back() -> None:
     assert pod256.gateway is not None
     way = round(2 * 2 * pod256.gateway.hop_seconds * pod256.ipu.clock_hz)
     assert pod256.sync_cycles == pod64.sync_cycles + way
+    # Half of a ring of 16 racks is 8 hops away, half of one of 4 is 2.
+    assert systems.get("bow-pod1024").sync_cycles == pod64.sync_cycles + 4 * way
     assert pod256.sync_cycles_of(64) == pod64.sync_cycles
 
 
@@ -98,4 +100,5 @@ def test_check_joined__links_that_are_missing__are_named(system: System, ipus: l
 def test_check_joined__ipus_that_links_join__is_silent() -> None:
     check_joined(np.array([0, 1]), systems.get("bow-2000").evolve(ipu_links={"rail_links": 0}), "an all-reduce")
     check_joined(np.arange(256), systems.get("bow-pod256"), "an all-reduce")
-    check_joined(np.array([3]), systems.get("c600"), "an all-reduce")
+    for alone in ([], [3], [3, 3]):
+        check_joined(np.array(alone, np.int64), systems.get("c600"), "an all-reduce")

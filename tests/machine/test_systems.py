@@ -36,6 +36,22 @@ def test_sources__value_changed_by_user__says_so() -> None:
     assert found["ipu.clock_hz"].unit == "Hz"
 
 
+def test_sources__value_with_a_cited_default_changed_by_user__says_so() -> None:
+    changed = systems.bow_2000().evolve(host={"packet_to_tile_bytes": 512}).host
+    assert changed.source_of("packet_to_tile_bytes").confidence == "U"
+    assert changed.source_of("packet_to_host_bytes").confidence == "S"
+
+
+def test_sources__field_of_a_part__has_its_meaning() -> None:
+    found = {item.path: item.meaning for item in sources(systems.bow_2000())}
+    assert found["host.packet_to_tile_bytes"] == "Largest packet from host to tile."
+
+
+def test_evolve__part_that_may_be_absent__is_no_text() -> None:
+    with pytest.raises(MachineError, match="gateway = 'fast': must be a table of GatewayLinks's fields"):
+        systems.bow_2000().evolve(gateway="fast")
+
+
 def test_get__any_spelling__finds_the_preset() -> None:
     assert systems.get("Bow_2000") is systems.bow_2000()
     assert systems.resolve(systems.m2000()) is systems.m2000()

@@ -94,6 +94,14 @@ def test_round_at_random__any_value__is_one_of_its_two_neighbours(type_: Element
 
 
 @pytest.mark.parametrize("type_", NARROW, ids=str)
+def test_round_at_random__beyond_the_largest__is_what_rounding_to_nearest_gives(type_: ElementType) -> None:
+    assert format_of(type_).largest == numbers_of(type_).max()
+    values = np.array([np.inf, -np.inf, np.nan, 3e38 if type_ is not bf16 else np.inf], np.float32)
+    found = to_host(round_at_random(values, type_, np.zeros(4, np.uint32)))
+    np.testing.assert_array_equal(found, to_host(round_to_nearest(values, type_)))
+
+
+@pytest.mark.parametrize("type_", NARROW, ids=str)
 @pytest.mark.parametrize("value", [1.0 + 1e-4, -0.3, 3.14159, 1.7e-3, 2.3e-7])
 def test_round_at_random__many_times__keeps_the_mean(type_: ElementType, value: float) -> None:
     count = 1 << 18

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError
 from enum import IntEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -73,6 +74,23 @@ def test_parse__value_or_text__is_read(name: str, value: Any, read: Any) -> None
     found = KINDS[name].parse(value)
     assert found == read
     assert type(found) is type(read)
+
+
+def test_number__without_limits__is_from_zero_on() -> None:
+    option = number(0.5)
+    assert option.takes == "a number from 0 on"
+    assert option.parse(0) == 0.0
+    with pytest.raises(ValueError, match="a number from 0 on"):
+        option.parse(-0.5)
+
+
+def test_choice__default_among_the_names__comes_first_and_once() -> None:
+    assert choice("fast", "exact", "fast", "small").takes == "one of fast, exact, small"
+
+
+def test_option__once_made__stays() -> None:
+    with pytest.raises(FrozenInstanceError):
+        flag(True).default = False  # type: ignore[misc]
 
 
 REFUSED: list[tuple[str, Any]] = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -11,8 +12,11 @@ from hypothesis import strategies as st
 
 from abele.errors import InvalidOptionError, ItemSizeError, PackingError
 from abele.packing import Method, PackingPlan, SizeHistogram, pack, pack_items
-from abele.packing.columns import exact_bound
+from abele.packing.assign import looked_up
+from abele.packing.columns import FractionalPacking, exact_bound
+from abele.packing.histogram_fit import GroupOfPacks, longest_pack_first, shortest_pack_first, strategies_of
 from abele.packing.knapsack import Knapsack
+from abele.packing.rounding import completed, rounded_with
 
 SETTINGS = settings(max_examples=40, deadline=None)
 
@@ -150,6 +154,63 @@ def test_knapsack__each_kind__has_the_most_valuable_pattern(
         assert knapsack.lengths[members].sum() <= capacity
         rest = best(capacity - int(knapsack.lengths[kind]), knapsack.depth - 1)
         assert worth[members].sum() == worth[kind] + rest
+
+
+def test_strategies_of__equal_packs_in_another_order__are_one_with_the_largest_kind_first() -> None:
+    groups = [GroupOfPacks(((0, 1), (2, 1)), 2, 3), GroupOfPacks(((1, 1),), 1, 5), GroupOfPacks(((2, 1), (0, 1)), 2, 4)]
+    strategies, counts = strategies_of(groups)
+    assert [row.tolist() for row in strategies] == [[2, 0], [1]]
+    assert counts.tolist() == [7, 5]
+
+
+def test_shortest_pack_first__a_fuller_pack_beside__goes_into_the_emptiest() -> None:
+    groups = shortest_pack_first([4, 5, 8], [1, 1, 1], 10, 10)
+    assert sorted(group.runs for group in groups) == [((1, 1), (0, 1)), ((2, 1),)]
+
+
+def test_longest_pack_first__packs_with_the_same_room__heeds_the_depth_of_the_one_it_fills() -> None:
+    # Both have 4 of 6 left. The latest has 2 items already, so that it takes one more, not two.
+    there = [(4, GroupOfPacks(((1, 1),), 1, 1)), (4, GroupOfPacks(((0, 2),), 2, 1))]
+    groups = longest_pack_first([1, 2], [0, 2], 6, 3, there)
+    assert sorted(group.runs for group in groups) == [((0, 2), (1, 1)), ((1, 1), (1, 1))]
+
+
+def test_rounded_with__fractions__tries_rounding_down_to_rounding_up_nearly_all() -> None:
+    patterns = np.array([[0, 1], [1, -1], [1, 1]], np.int32)
+    fractional = FractionalPacking(patterns, np.array([0.65, 2.0, 0.0]), 2.65, 3, 1, np.ones(2))
+    tried: list[list[GroupOfPacks]] = []
+
+    def complete(counts: np.ndarray, groups: Sequence[GroupOfPacks]) -> list[GroupOfPacks]:
+        tried.append(list(groups))
+        return list(groups)
+
+    least = rounded_with(complete, np.array([1, 3]), fractional)
+    whole, part = GroupOfPacks(((1, 1),), 1, 2), GroupOfPacks(((0, 1), (1, 1)), 2, 1)
+    # From a shift of 0.4 on, 0.65 is a whole pack.
+    assert tried == [[whole]] * 4 + [[part, whole]] * 6
+    assert least == [whole]
+
+
+def test_completed__items_without_a_slot__fill_the_room_that_packs_have_left() -> None:
+    half_full, full = GroupOfPacks(((1, 1),), 1, 1), GroupOfPacks(((1, 2),), 2, 1)
+    knapsack = Knapsack(np.array([2, 5]), 10, 5)
+    assert [group.runs for group in completed(knapsack, np.array([2, 1]), [half_full])] == [((1, 1), (0, 2))]
+    assert [group.runs for group in completed(knapsack, np.array([1, 2]), [full])] == [((1, 2),), ((0, 1),)]
+
+
+def test_looked_up__one_item_of_two_sizes__is_found_by_both() -> None:
+    kinds = np.array([[3, 4], [3, 5]])
+    assert [found.tolist() for found in looked_up(np.array([[3, 4]]), kinds)] == [[0], [True]]
+    assert looked_up(np.array([[3, 6]]), kinds)[1].tolist() == [False]
+
+
+def test_knapsack__of_as_many_cells_as_allowed__is_small() -> None:
+    lengths = np.arange(1, 1001)
+    assert Knapsack(lengths, 4999, 4999).is_small
+    assert not Knapsack(lengths, 5000, 5000).is_small
+    # A depth that limits takes a table for each number of items.
+    assert Knapsack(lengths, 3999, 3).is_small
+    assert not Knapsack(lengths, 3999, 4).is_small
 
 
 def test_pack__long_capacity__costs_no_more_than_a_short_one() -> None:

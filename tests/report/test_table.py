@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from abele.errors import InvalidOptionError
 from abele.report import STEPS, Table, Text
+from abele.report.table import computed
 
 
 @given(st.lists(st.text(max_size=5)))
@@ -72,3 +73,25 @@ def test_schema__missing_columns__take_defaults_and_types() -> None:
 def test_schema__unknown_column__names_the_nearest() -> None:
     with pytest.raises(InvalidOptionError, match="the steps table has no column 'cycels'"):
         STEPS.table(cycels=[1])
+
+
+def test_table__of_no_columns__has_no_rows() -> None:
+    assert (len(Table({})), Table({}).names) == (0, ())
+
+
+def test_column__unlike_any_other__is_refused_with_those_there_are() -> None:
+    with pytest.raises(InvalidOptionError, match=r"no column is called 'zzzzzz'(?s:.*)one of cycles, tile"):
+        Table({"cycles": np.arange(2), "tile": np.arange(2)})["zzzzzz"]
+
+
+def test_computed__columns__are_made_together_once_on_first_use() -> None:
+    made: list[int] = []
+
+    def make() -> dict[str, np.ndarray]:
+        made.append(1)
+        return {"tile": np.arange(3), "cycles": np.arange(3) * 10}
+
+    table = Table(computed(["tile", "cycles"], make))
+    assert not made
+    assert (len(table), table["cycles"].tolist(), table["tile"].tolist()) == (3, [0, 10, 20], [0, 1, 2])
+    assert made == [1]

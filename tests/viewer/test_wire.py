@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -35,6 +38,42 @@ def test_pack__dense_or_not__keeps_every_bit_type_and_shape(seed: int) -> None:
         found = dense.arrays[name]
         assert (found.dtype, found.shape) == (array.dtype, array.shape) == (array.dtype, answer.arrays[name].shape)
         assert found.tobytes() == array.tobytes(), name
+        given = answer.arrays[name]
+        # The page has neither 64-bit integers nor bools.
+        assert array.dtype == {"i8": "f8", "b1": "u1"}.get(given.dtype.str[1:], given.dtype)
+        np.testing.assert_array_equal(array, given)
+
+
+def listed(packed: bytes) -> dict[str, dict[str, Any]]:
+    """Entry of each array in the head of an answer."""
+    head = json.loads(packed[4 : 4 + int.from_bytes(packed[:4], "little")])
+    return {entry["name"]: entry for entry in head["arrays"]}
+
+
+@pytest.mark.parametrize("is_dense", [False, True])
+@pytest.mark.parametrize("name", ["a", "ab", "abcdefg"])
+def test_pack__arrays_of_odd_lengths__begin_where_the_page_can_map_them(name: str, is_dense: bool) -> None:
+    packed = pack(Answer({}, {name: np.arange(3, dtype="u1"), "next": np.arange(5, dtype="f8")}), is_dense=is_dense)
+    begin = 4 + int.from_bytes(packed[:4], "little")
+    assert begin % 8 == 0
+    assert [entry["first"] % 8 for entry in listed(packed).values()] == [0, 0]
+
+
+def test_pack__dense__holds_whole_numbers_in_the_least_type_that_has_them() -> None:
+    values = {
+        "uint8": np.array([0, 255]),
+        "int8": np.array([-128, 127]),
+        "uint16": np.array([0, 65535]),
+        "int16": np.array([-32768, 5]),
+        "float64": np.array([0.5, 1.0]),
+    }
+    found = listed(pack(Answer({}, values), is_dense=True))
+    assert {name: entry.get("held", entry["type"]) for name, entry in found.items()} == {name: name for name in values}
+
+
+def test_pack__dense__parts_the_bytes_of_numbers_that_lie_close() -> None:
+    found = listed(pack(Answer({}, {"x": np.random.default_rng(0).random(999) + 1}), is_dense=True))
+    assert found["x"]["planes"]
 
 
 def test_pack__dense__is_smaller_where_values_are_small_or_grow_evenly() -> None:
