@@ -49,7 +49,9 @@ def test_networks__passes_of_the_page__are_those_there_are() -> None:
     from abele.network.passes import Pass
 
     def below(kind: type[Pass]) -> set[str]:
-        return {getattr(kind, "name", "")}.union(*map(below, kind.__subclasses__())) - {""}
+        # Tests and other rooms have passes of their own.
+        own = {kind.name} if hasattr(kind, "name") and kind.__module__.startswith("abele.network.passes.") else set()
+        return own.union(*map(below, kind.__subclasses__()))
 
     named = below(Pass)
     text = (ROOT / "docs/networks.md").read_text(encoding="utf-8")
