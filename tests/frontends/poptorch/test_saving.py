@@ -234,7 +234,8 @@ def test_caching__damaged_file__is_made_again(tmp_path: Path) -> None:
     content = kept.read_bytes()
     kept.write_bytes(content[: len(content) // 2])
     assert losses(cached(tmp_path, classifier())) == first
-    assert abs(len(kept.read_bytes()) - len(content)) < 100
+    # The second compile takes lowerings from the first, and lists views one by one that the first one shares.
+    assert len(kept.read_bytes()) == pytest.approx(len(content), rel=0.01)
 
 
 def test_caching__folder_of_the_environment__is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
