@@ -171,7 +171,7 @@ def host_stream_in(
         InvalidOptionError: The buffering depth is not positive.
         StreamMemoryError: The host buffer would be too large.
     """
-    return _stream(graph, name, dtype, shape, "in", replicated, buffering_depth)
+    return _stream(graph, name, dtype, shape, "in", replicated=replicated, buffering_depth=buffering_depth)
 
 
 def host_stream_out(
@@ -184,11 +184,11 @@ def host_stream_out(
     buffering_depth: int = 1,
 ) -> Stream:
     """A stream to the host; each copy moves ``shape`` elements. Arguments as for :meth:`Graph.host_stream_in`."""
-    return _stream(graph, name, dtype, shape, "out", replicated, buffering_depth)
+    return _stream(graph, name, dtype, shape, "out", replicated=replicated, buffering_depth=buffering_depth)
 
 
 def _stream(
-    graph: Graph, name: str, dtype: Any, shape: Any, direction: str, replicated: bool, buffering_depth: int
+    graph: Graph, name: str, dtype: Any, shape: Any, direction: str, *, replicated: bool, buffering_depth: int
 ) -> Stream:
     debug = graph.origin(name)
     stream = graph.kinds.stream(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from abele.graph.debug import DebugRecord
-from abele.graph.variable import Elements
+from abele.graph.variable import Shaped
 from abele.numerics import ElementType
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Stream(Elements):
+class Stream(Shaped):
     """A host stream.
 
     Attributes:

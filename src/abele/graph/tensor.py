@@ -18,7 +18,7 @@ from abele.graph.concatenation import Concatenation, concat, stack
 from abele.graph.content import AddressList, Content
 from abele.graph.intervals import Interval, merge_adjacent
 from abele.graph.mapping import TileMapping
-from abele.graph.variable import Elements, Variable
+from abele.graph.variable import Shaped, Variable
 from abele.layout import Modes
 from abele.numerics import ElementType, as_element_type
 from abele.words import counted
@@ -131,7 +131,7 @@ def _full_index(index: Any, tensor: Tensor) -> list[Any]:
 __all__ = ["Strided", "Tensor", "concat", "stack"]
 
 
-class Tensor(Elements):
+class Tensor(Shaped):
     """A view: an ordered selection of elements of one or more variables, with a shape.
 
     Slicing, reshaping, transposing, broadcasting, reversing and concatenating give new views of the same elements.

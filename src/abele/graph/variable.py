@@ -14,8 +14,8 @@ from abele.graph.mapping import TileMapping
 from abele.numerics import ElementType
 
 
-class Elements:
-    """The size of whatever has an element type and a shape."""
+class Shaped:
+    """Anything with an element type and a shape: its number of elements, and their bytes."""
 
     __slots__ = ()
 
@@ -34,7 +34,7 @@ class Elements:
 
 
 @dataclass(eq=False, slots=True)
-class Variable(Elements):
+class Variable(Shaped):
     """An array of elements of one type that lives in tile memory.
 
     Attributes:
