@@ -100,7 +100,7 @@ class Typing:
             found = " and ".join(map(str, fixed))
             raise TypeMismatchError(f"{found} meet in one operation", at=str(at), remedy="Cast one of them")
         for constant in (a for a in args if isinstance(a, Const)):
-            if common != f32 and constant.value != int(constant.value):
+            if common != f32 and not float(constant.value).is_integer():
                 raise TypeMismatchError(f"constant {constant.value} cannot be {common}", at=str(at))
         return common
 

@@ -75,7 +75,8 @@ def test_link__opened_elsewhere__shows_the_same_pixels(look, small: Report, view
     second = look(small)
     second.page.evaluate("(hash) => { location.hash = hash }", first.page.evaluate("location.hash"))
     second.page.wait_for_selector(f"main[data-view={view}]")
-    for pause in (0, 0, 100, 200, 400, 800, 1600):  # Fonts and bars of scrolling may be drawn later on a busy machine.
+    # Fonts and bars of scrolling may be drawn later on a busy machine.
+    for pause in (0, 0, 100, 200, 400, 800, 1600, 3200, 6400):
         second.page.wait_for_timeout(pause)
         for sight in (first, second):
             sight.page.mouse.move(1, 1)

@@ -20,7 +20,7 @@ _EXPRESSIONS |= {
     "aten.exp2": apply("exp", x * math.log(2.0)),
     "aten.log2": apply("log", x) * (1 / math.log(2.0)),
     # At the meeting of pieces the gradient is that of the outer one, as in PyTorch.
-    "aten.relu6": select(x <= 0.0, 0.0, select(x < 6.0, x, select(x >= 6.0, 6.0, math.nan))),
+    "aten.relu6": select(x <= 0.0, 0.0, select(x < 6.0, x, select(x >= 6.0, 6.0, x - x))),  # NaN stays, with slope 0
     "aten.hardsigmoid": select(x <= -3.0, 0.0, select(x < 3.0, x * (1 / 6) + 0.5, select(x >= 3.0, 1.0, math.nan))),
     "aten.hardswish": select(x >= 3.0, x, x * select(x <= -3.0, 0.0, x * (1 / 6) + 0.5)),
 }
