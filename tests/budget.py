@@ -55,8 +55,8 @@ class Budget:
 BUDGETS = {
     "smoke": Budget(240, target=240),  # two minutes of two cores
     "test": Budget(1_400, target=1_000),  # ten minutes of two cores, less what lint and types take beside it
-    "slow": Budget(3_000, target=2_000),
-    "all": Budget(6_600, target=4_800),  # forty minutes of two cores
+    "slow": Budget(2_000, target=2_000),
+    "all": Budget(4_800, target=4_800),  # forty minutes of two cores
 }
 
 
