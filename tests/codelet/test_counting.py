@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import weakref
 
 import numpy as np
 import pytest
@@ -162,6 +163,15 @@ def test_data_dependent__while_on_data__costs_the_same_for_every_bit() -> None:
     counts = [slots(PopCount, x=[v], out=[0]) for v in x]
     assert len(set(np.diff(counts))) == 1
     assert run(PopCount, x=x, out=x * 0)["out"].tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_tables__arrays_given_up_by_the_caller__stay_alive() -> None:
+    x = np.zeros(1, np.uint32)
+    kept = weakref.ref(x)
+    table = build_tables(PopCount.codelet, [{"x": x, "out": np.zeros(1, np.int32)}])
+    del x
+    assert kept() is not None
+    assert len(table.fields) == 2
 
 
 def test_run_counted__twice__adds_up() -> None:

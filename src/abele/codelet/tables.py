@@ -25,11 +25,15 @@ class Tables:
         num: Number of vertices.
         columns: In the order that :class:`~abele.codelet.compiled.CompiledCodelet` expects.
         sink: Takes what codelets that print say.
+        fields: Arrays that the columns point into, kept alive for as long as the tables are.
     """
 
-    def __init__(self, num: int, columns: Sequence[Column], sink: PrintSink | None = None) -> None:
+    def __init__(
+        self, num: int, columns: Sequence[Column], sink: PrintSink | None = None, fields: Sequence[Any] = ()
+    ) -> None:
         self.num = num
         self.sink = sink
+        self.fields = fields
         self.columns = [np.ascontiguousarray(c) for c in columns]
         self.pointers = (ctypes.c_void_p * max(1, len(self.columns)))(*(c.ctypes.data for c in self.columns))
 
@@ -47,7 +51,7 @@ class Tables:
 
 
 def build_tables(definition: CodeletDef, vertices: Sequence[Mapping[str, Any]]) -> Tables:
-    """Tables of vertices that are given field by field; they point into the arrays, which have to stay alive.
+    """Tables of vertices that are given field by field; they point into the arrays and keep them alive.
 
     Args:
         definition: The codelet.
@@ -58,6 +62,7 @@ def build_tables(definition: CodeletDef, vertices: Sequence[Mapping[str, Any]]) 
         CodeletError: A field is missing, or an array is not contiguous and of the field's type.
     """
     columns: list[Column] = []
+    pointed: list[Any] = []
     for field in definition.fields:
         values = [_field(definition, v, field) for v in vertices]
         if not field.is_edge and field.rank == 0:
@@ -66,6 +71,7 @@ def build_tables(definition: CodeletDef, vertices: Sequence[Mapping[str, Any]]) 
         rows = [r for v in values for r in v] if field.rank == 2 else values
         for row in rows:
             _check(definition, field.name, row, field.type.np)
+        pointed.extend(rows)
         if field.rank == 2:
             columns.append(np.cumsum([0, *map(len, values)], dtype=np.int64))
         columns.append(np.array([r.ctypes.data for r in rows], dtype=np.int64))
@@ -73,7 +79,7 @@ def build_tables(definition: CodeletDef, vertices: Sequence[Mapping[str, Any]]) 
             columns.append(np.array([r.size for r in rows], dtype=np.int64))
     prints = compile_codelet(definition).prints
     sink = PrintSink(prints) if prints else None
-    return Tables(len(vertices), columns if sink is None else [*columns, sink.column], sink)
+    return Tables(len(vertices), columns if sink is None else [*columns, sink.column], sink, pointed)
 
 
 def _field(definition: CodeletDef, vertex: Mapping[str, Any], field: FieldDef) -> Any:
