@@ -35,6 +35,10 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
+PATIENCE_SECONDS = 120
+"""Longest wait for the page: a busy machine may draw late, and a wait ends when its condition is true."""
+
+
 class Sight:
     """A page that shows some reports, and what went wrong on it.
 
@@ -57,6 +61,7 @@ class Sight:
         page.on("console", lambda said: said.type == "error" and self.problems.append(said.text))
         page.on("request", lambda request: self.asked.append(request.url))
         self.calls = watch(page)
+        page.set_default_timeout(1000 * PATIENCE_SECONDS)
         page.goto(address)
         page.wait_for_selector("main[data-view]")
 
@@ -72,7 +77,7 @@ class Sight:
         self.page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
         self.until("abele.source.waiting.size === 0 && abele.loading.element.hidden")
 
-    def until(self, condition: str, seconds: float = 5.0) -> None:
+    def until(self, condition: str, seconds: float = PATIENCE_SECONDS) -> None:
         """Wait for an expression of the page to be true; the page's policy forbids what Playwright has for it."""
         limit = time.monotonic() + seconds
         while not self.page.evaluate(f"() => Boolean({condition})"):

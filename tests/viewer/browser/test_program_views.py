@@ -252,7 +252,7 @@ def test_matrix__click_on_a_cell__selects_its_tile_and_step(look, small: Report)
     sight.page.mouse.move(x, y)
     sight.page.mouse.wheel(0, -400)
     sight.until("abele.state.get('matrix.columns') !== ''")
-    assert link != sight.page.evaluate("location.hash")
+    sight.until(f"location.hash !== '{link}'")
 
 
 def test_matrix__keys__fly_and_arrows_move_the_selection(look, small: Report) -> None:
