@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from poplibs_kit import TILES, Bench, assert_close, system_of
@@ -53,6 +55,9 @@ def test_scaled_add__wrong_arguments__are_named() -> None:
     a, n = bench.tensor(np.zeros(4), "f32"), bench.tensor(np.zeros(4), "i32")
     with pytest.raises(TypeMismatchError, match=r"so the scale 0.5 must be a whole number"):
         popops.scaled_add_to(bench.graph, n, n, 0.5, bench.prog)
+    for scale in (math.inf, math.nan):
+        with pytest.raises(TypeMismatchError, match=rf"so the scale {scale} must be a whole number"):
+            popops.scaled_add_to(bench.graph, n, n, scale, bench.prog)
     with pytest.raises(TypeMismatchError, match=r"is f32 and .* is i32"):
         popops.scaled_add_to(bench.graph, a, n, 1, bench.prog)
     with pytest.raises(TensorError, match="has 4 elements, it must be one"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -246,6 +247,9 @@ def test_multi_update__wrong_scale_or_operation__is_refused() -> None:
     slices, pair = bench.tensor(small((3, 1, 4), "i32")), bench.tensor(np.ones(2, np.float32))
     with pytest.raises(TypeMismatchError, match=r"is i32, so the scale 0.5 must be a whole number"):
         update(bench, "add", table, slices, offsets, scale=0.5)
+    for scale in (math.inf, math.nan):
+        with pytest.raises(TypeMismatchError, match=rf"is i32, so the scale {scale} must be a whole number"):
+            update(bench, "add", table, slices, offsets, scale=scale)
     with pytest.raises(TensorError, match=r"the scale .* has 2 elements, it must be one"):
         update(bench, "add", table, slices, offsets, scale=pair)
     with pytest.raises(TypeMismatchError, match=r"the scale .* is f32, .* is i32"):

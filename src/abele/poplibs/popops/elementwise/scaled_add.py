@@ -244,7 +244,7 @@ def _factor(scale: Scale, tensors: list[Tensor], name: str) -> ExprLike:
     if not isinstance(scale, Tensor):
         if a.dtype.is_float:
             return float(scale)
-        if scale != int(scale):
+        if not float(scale).is_integer():
             raise TypeMismatchError(f"{name}: {a!r} is {a.dtype}, so the scale {scale} must be a whole number")
         return int(scale)
     if scale.size != 1:

@@ -267,7 +267,7 @@ def _check_scale(scale: Scale, tensor: Tensor, name: str) -> None:
             raise TensorError(f"{name}: the scale {scale!r} has {counted(scale.size, 'element')}, it must be one")
         if not scale.dtype.is_float or not tensor.dtype.is_float:
             raise TypeMismatchError(f"{name}: the scale {scale!r} is {scale.dtype}, {tensor!r} is {tensor.dtype}")
-    elif not tensor.dtype.is_float and scale != int(scale):
+    elif not tensor.dtype.is_float and not float(scale).is_integer():
         raise TypeMismatchError(f"{name}: {tensor!r} is {tensor.dtype}, so the scale {scale} must be a whole number")
 
 
