@@ -29,7 +29,7 @@ class Tables:
     """
 
     def __init__(
-        self, num: int, columns: Sequence[Column], sink: PrintSink | None = None, fields: Sequence[Any] = ()
+        self, num: int, columns: Sequence[Column], sink: PrintSink | None = None, fields: Sequence[Column] = ()
     ) -> None:
         self.num = num
         self.sink = sink
@@ -62,7 +62,7 @@ def build_tables(definition: CodeletDef, vertices: Sequence[Mapping[str, Any]]) 
         CodeletError: A field is missing, or an array is not contiguous and of the field's type.
     """
     columns: list[Column] = []
-    pointed: list[Any] = []
+    pointed: list[Column] = []
     for field in definition.fields:
         values = [_field(definition, v, field) for v in vertices]
         if not field.is_edge and field.rank == 0:

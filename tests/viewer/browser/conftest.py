@@ -36,7 +36,7 @@ def browser() -> Iterator[Browser]:
 
 
 PATIENCE_SECONDS = 120
-"""Longest wait for the page: a busy machine may draw late, and a wait ends when its condition is true."""
+"""Longest wait for the page to open and for its elements: a busy machine starts a browser late."""
 
 
 class Sight:
@@ -77,7 +77,7 @@ class Sight:
         self.page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
         self.until("abele.source.waiting.size === 0 && abele.loading.element.hidden")
 
-    def until(self, condition: str, seconds: float = PATIENCE_SECONDS) -> None:
+    def until(self, condition: str, seconds: float = 5.0) -> None:
         """Wait for an expression of the page to be true; the page's policy forbids what Playwright has for it."""
         limit = time.monotonic() + seconds
         while not self.page.evaluate(f"() => Boolean({condition})"):

@@ -193,10 +193,10 @@ def test_file__replaced_while_the_page_is_open__is_offered(
         page.goto(viewer.address)
         page.wait_for_selector("main[data-view=summary]")
         generators.tiny().save(path)
-        page.locator(".notice button", has_text="Show it as it is now").click()
+        page.locator(".notice button", has_text="Show it as it is now").click(timeout=8_000)
         page.locator(".top", has_text="100 cycles").wait_for()
         os.unlink(path)
-        page.locator(".notice").wait_for()
+        page.locator(".notice").wait_for(timeout=8_000)
         page.locator(".notice button", has_text="Show it as it is now").click()
         page.locator(".notice .bad").wait_for()
         assert "100 cycles" in page.inner_text(".top")
@@ -213,7 +213,7 @@ def test_viewer__that_stops_while_the_page_is_open__is_told(browser: Browser, ma
     begin = time.monotonic()
     viewer.close()
     assert time.monotonic() - begin < 5
-    page.locator(".foot .warn", has_text="stopped").wait_for()
+    page.locator(".foot .warn", has_text="stopped").wait_for(timeout=8_000)
     page.close()
 
 
