@@ -71,9 +71,15 @@ def test_equal_steps__random_compute_sets__are_analysed_as_if_alone(sets: list) 
     for number, one in enumerate(steps):
         assert found(together.plan[number]) == found(compile_program(graph, one).plan[0])
     codes = [compile_program(graph, s).memory.by_category for s in steps]
-    for category in ("vertex_state", "exchange_code"):
-        total = sum(code[category] for code in codes)
-        assert together.memory.by_category[category].tolist() == total.tolist()
+    alone = sum(code["vertex_state"] for code in codes)
+    assert together.memory.by_category["vertex_state"].tolist() == alone.tolist()
+    # Equal steps share exchange code: a tile has at least its longest program, and no more than all.
+    apart = np.array([code["exchange_code"] for code in codes])
+    shared = np.asarray(together.memory.by_category["exchange_code"])
+    assert (shared >= apart.max(axis=0)).all()
+    assert (shared <= apart.sum(axis=0)).all()
+    assert shared.sum() == sum(s.exchange_code_bytes for s in together.plan)
+    assert all(s.exchange_code_users >= 2 for s in together.plan if s.exchange_code_bytes)
 
 
 def pair(graph: Graph, name: str, home: object = range(TILES), dtype: object = f32) -> tuple[Tensor, Tensor]:

@@ -138,3 +138,26 @@ def test_exchange_code__many_pieces__takes_an_instruction_for_each(graph: Graph)
     found = held(compile_program(graph, Copy(x[:, 2:5], y)), "exchange_code")
     pieces = exchange.message_code_bytes + 3 * exchange.fragment_code_bytes
     assert found == [pieces, 0, 0, pieces, 0]
+
+
+def test_exchange_code__of_equal_supersteps__is_there_once_with_the_registers_of_each(graph: Graph) -> None:
+    exchange, pairs = graph.system.ipu.exchange, []
+    for n in range(3):
+        x, y = graph.variable(f32, (16, 8), f"x{n}").map(0), graph.variable(f32, (16, 3), f"y{n}").map(3)
+        pairs.append(Copy(x[:, 2:5], y))
+    alone = exchange.message_code_bytes + 15 * exchange.fragment_code_bytes
+    executable = compile_program(graph, Sequence(*pairs))
+    # Both variables and what is in motion.
+    bases = 3 * exchange.base_code_bytes
+    assert held(executable, "exchange_code") == [alone + 3 * bases, 0, 0, alone + 3 * bases, 0]
+    assert [s.exchange_code_bytes for s in executable.plan] == [2 * (alone + bases), 2 * bases, 2 * bases]
+    assert [s.exchange_code_users for s in executable.plan] == [3, 3, 3]
+
+
+def test_exchange_code__shorter_than_the_registers__is_there_for_each_superstep(graph: Graph) -> None:
+    exchange, copies = graph.system.ipu.exchange, []
+    for n in range(3):
+        copies.append(Copy(graph.variable(f32, 4, f"x{n}").map(0), graph.variable(f32, 4, f"y{n}").map(3)))
+    executable = compile_program(graph, Sequence(*copies))
+    assert held(executable, "exchange_code")[0] == 3 * exchange.message_code_bytes
+    assert [s.exchange_code_bytes for s in executable.plan] == [2 * exchange.message_code_bytes] * 3

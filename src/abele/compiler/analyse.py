@@ -16,6 +16,7 @@ from abele.compiler.durations import host_cycles
 from abele.compiler.equal_steps import Analysed, EqualStep, EqualSteps, relocated
 from abele.compiler.exchange import ExchangePlan, plan_copy, plan_exchange
 from abele.compiler.footprint import (
+    ExchangeProgram,
     code_bytes_of,
     control_code_bytes,
     exchange_code_bytes,
@@ -139,7 +140,8 @@ class Analysis:
         self._validator = Validator(graph)
         self._tiles_of: dict[CodeletDef, list[Int32]] = {}
         self._with_copies: dict[int, Analysed] = {}
-        self._code_of: dict[tuple[str, int, int], tuple[TileVector, int]] = {}
+        self._state_of: dict[tuple[int, int], tuple[TileVector, int]] = {}
+        self._programs: dict[tuple[int, int], ExchangeProgram] = {}
         self._equal_to: dict[int, tuple[Superstep, int]] = {}
 
     def run(self, lowered: Lowered, progress: Callable[[str, float], None]) -> tuple[Superstep, ...]:
@@ -158,7 +160,8 @@ class Analysis:
             found.append(meaning_of(step.node).analyse(self, step))
             progress("supersteps", len(found) / len(lowered.distinct))
         self._add_control_code(lowered.steps, found)
-        self._add_code_of_steps()
+        self._add_state_of_steps()
+        self._add_exchange_programs(found)
         self._add_vertex_code()
         return tuple(found)
 
@@ -240,22 +243,24 @@ class Analysis:
     def _remembered(self, first: Analysed) -> Superstep:
         """Analysis of a step, kept for those that equal it; counts its code."""
         self._equal_steps.add(first)
-        self._count_code(first, 0)
+        self._count_code(first, 0, first.superstep.index)
         return first.superstep
 
     def _following(self, equal: EqualStep, step: Step, user: str) -> Superstep:
         """Analysis of a step from an equal one that is known; counts its code."""
         self._checked(equal.access, step, user)
         by = equal.ipus * self.tiles_per_ipu
-        self._count_code(equal.first, by)
+        self._count_code(equal.first, by, step.superstep)
         self._equal_to[step.superstep] = (equal.first.superstep, by)
         return relocated(equal, step, self.tiles_per_ipu)
 
-    def _count_code(self, first: Analysed, tiles: int) -> None:
-        """Count the code of a step, ``tiles`` further on than it was analysed; equal steps are added up together."""
-        for kind, vector in (("vertex_state", first.vertex_state), ("exchange_code", first.exchange_code)):
-            key = kind, id(vector), tiles
-            self._code_of[key] = vector, self._code_of.get(key, (vector, 0))[1] + 1
+    def _count_code(self, first: Analysed, tiles: int, number: int) -> None:
+        """Count the code of superstep ``number``, ``tiles`` further on than the equal one was analysed."""
+        state, code = first.vertex_state, first.exchange_code
+        self._state_of[id(state), tiles] = state, self._state_of.get((id(state), tiles), (state, 0))[1] + 1
+        bases = len(first.superstep.access.touched) + 1
+        program = self._programs.setdefault((id(code), tiles), ExchangeProgram(code, tiles, bases, []))
+        program.supersteps.append(number)
 
     def copy(self, step: Step, node: Copy) -> Superstep:
         """Analysis of a copy between two views, or that of an equal one that is known."""
@@ -389,10 +394,19 @@ class Analysis:
             for tiles, nodes in nodes_at.items():
                 self.code["control_code"].add(here.shifted(tiles), nodes)
 
-    def _add_code_of_steps(self) -> None:
-        """Count vertex state and exchange code, those of equal steps in one go."""
-        for (kind, _, tiles), (vector, count) in self._code_of.items():
-            self.code[kind].add(vector.shifted(tiles), count)
+    def _add_state_of_steps(self) -> None:
+        """Count vertex state, that of equal steps in one go."""
+        for (_, tiles), (state, count) in self._state_of.items():
+            self.code["vertex_state"].add(state.shifted(tiles), count)
+
+    def _add_exchange_programs(self, found: list[Superstep]) -> None:
+        """Count exchange code, of equal supersteps that share it once, and say so in these."""
+        for program in self._programs.values():
+            total, each = program.placed(self.system.ipu.exchange)
+            self.code["exchange_code"].add(total)
+            if len(each) > 1:
+                for number, size in zip(program.supersteps, each, strict=True):
+                    found[number] = replace(found[number], exchange_code_bytes=size, exchange_code_users=len(each))
 
     def _add_vertex_code(self) -> None:
         """Count each codelet once on every tile that runs it in some step."""

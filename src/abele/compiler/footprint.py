@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -87,6 +87,43 @@ def _phase_code_bytes(phase: ExchangePhase, exchange: Exchange) -> TileVector:
     fragments = phase.received_fragments.values + phase.sent_fragments.values + phase.sent_bytes.values // longest
     further = np.maximum(fragments - 1, 0) * exchange.fragment_code_bytes
     return TileVector(phase.sent_bytes.tile_set, np.where(fragments > 0, exchange.message_code_bytes + further, 0))
+
+
+class ExchangeProgram(NamedTuple):
+    """Exchange code of equal supersteps on the same tiles.
+
+    Equal supersteps move the same pieces between the same tiles, at the same places of their variables. So they differ
+    in where these variables begin, and one program serves all of them that finds each beginning in a register.
+
+    Attributes:
+        code: Bytes on each tile, where it was planned first.
+        tiles: Distance of the supersteps from there.
+        num_bases: Variables and buffers that it moves pieces of, at most.
+        supersteps: Numbers of the supersteps.
+    """
+
+    code: TileVector
+    tiles: int
+    num_bases: int
+    supersteps: list[int]
+
+    def placed(self, exchange: Exchange) -> tuple[TileVector, list[int]]:
+        """Bytes of all of its supersteps on each tile, and of each superstep over all tiles.
+
+        Model: a tile has the program once, and for each superstep an instruction that sets the register of each
+        variable; or every superstep has a program of its own, where these are shorter.
+        Source: sends name their data by the offset from a register (``sendoff``, SAG); that receivers' pointers do, and
+        that Poplar shares programs beyond those in functions, is guessed: ``Exchange.base_code_bytes``.
+        """
+        code, users = self.code.shifted(self.tiles), len(self.supersteps)
+        setting = np.minimum(code.values, self.num_bases * exchange.base_code_bytes)
+        # A tile on which the registers cost more than the code has a program for each superstep.
+        is_shared = code.values + users * setting < users * code.values
+        first = np.where(is_shared, code.values + setting, code.values)
+        further = np.where(is_shared, setting, code.values)
+        alike = TileVector(code.tile_set, further).sum()
+        total = TileVector(code.tile_set, first + (users - 1) * further)
+        return total, [TileVector(code.tile_set, first).sum(), *[alike] * (users - 1)]
 
 
 def control_code_bytes(working: TileVector, exchanges: Sequence[TileVector], ipu: Ipu) -> TileVector:

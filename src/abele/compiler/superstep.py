@@ -161,7 +161,9 @@ class Superstep:
         codelets: Their codelets.
         data_dependent: Names of those whose cost depends on data; a run can count it.
         buffer_bytes: Memory for data in motion on each tile, or None when it needs none.
-        exchange_code_bytes: Exchange instructions over all tiles.
+        exchange_code_bytes: Exchange instructions over all tiles; a program that equal supersteps share is counted at
+            the first of them, and at each what readies the program for its variables.
+        exchange_code_users: Supersteps on the same tiles that have this exchange program in common, itself included.
     """
 
     index: int
@@ -188,6 +190,7 @@ class Superstep:
     data_dependent: tuple[str, ...] = ()
     buffer_bytes: TileVector | None = None
     exchange_code_bytes: int = 0
+    exchange_code_users: int = 1
 
     @staticmethod
     def of(step: Step, access: Access) -> Superstep:

@@ -172,6 +172,7 @@ class Exchange(Spec):
         instruction_bytes: One exchange instruction.
         message_code_bytes: Exchange code of a tile that sends or receives one piece in a phase, return included.
         fragment_code_bytes: Exchange code of each further piece.
+        base_code_bytes: Code that sets one base register before an exchange program that supersteps share.
         max_words_per_send: Longest single send, in 4-byte words.
     """
 
@@ -195,6 +196,10 @@ class Exchange(Spec):
     )
     fragment_code_bytes: int = constant(
         stated(4, "one instruction for each piece, as PopLibs' planners charge (PL lib/popops/DynamicSlice.cpp)"),
+        minimum=0,
+    )
+    base_code_bytes: int = constant(
+        guessed(4, "one instruction: `sendoff` sends from an offset to a register (SAG); receivers' pointers alike"),
         minimum=0,
     )
     max_words_per_send: int = parameter()
