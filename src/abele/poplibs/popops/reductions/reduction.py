@@ -42,7 +42,7 @@ from abele.poplibs.popops.reductions.first_step import (
 from abele.poplibs.popops.reductions.ops import ReduceOp, partials_type
 from abele.poplibs.popops.reductions.partials import Combination, Partials
 from abele.poplibs.popops.reductions.plan import Planner
-from abele.poplibs.popops.reductions.shared import SharedVertices
+from abele.poplibs.popops.reductions.shared import SharedRows, SharedVertices
 from abele.poplibs.poputil.grid import BlockGrid, Cells, collapse, rectangles_of
 from abele.poplibs.poputil.mapping import linear_mapping, set_mapping, vector_grain
 from abele.poplibs.poputil.order import StorageOrder, storage_order
@@ -455,17 +455,43 @@ class Reduction:
     ) -> None:
         """Add the vertices that combine rows of ``source``."""
         finish = self.finish if last else Finish(self.kind)
-        length = step.partials.length
-        rows = np.bincount(step.vertex, minlength=step.partials.num)
-        counts: dict[str, Any] = {"rows": rows, "columns": length, "first": 0, "width": length}
+        given = step.partials
+        length, rows = given.length, np.bincount(step.vertex, minlength=given.num)
+        first = np.append(0, np.cumsum(rows))
         # Elements were squared in the first step.
         op = replace(self.op, squares=False)
+        ipu, least = self.graph.system.ipu, self.planner.least_columns
+        to = given.begin if last else given.offset
+        shared = SharedRows.of(step, rows, to, workers=ipu.num_workers, least=least)
+        for these, listed in ((shared.count == 1, False), (shared.count > 1, True)):
+            if not these.any():
+                continue
+            count = shared.count[these]
+            vertex = shared.vertex[np.repeat(these, shared.count)]
+            head = vertex[np.cumsum(count) - count]
+            entry, number = count_up(rows[vertex])
+            source_rows = step.source[first[vertex][entry] + number]
+            x: Any = flat_regions(source, source_rows, length[vertex][entry], entry, len(vertex))
+            if listed:
+                x = x, np.arange(len(vertex), dtype=np.int64), np.append(0, np.cumsum(count)).astype(np.int64)
+            sizes = {"rows": rows[head], "columns": length[head], "kept": shared.kept[these], "reduced": 1}
+            form = SharedForm(listed, _are_short(sizes), ipu.vector_width(source.dtype))
+            written = Partials(given.begin[head], count * length[head], given.tile[head], given.offset[head])
+            codelet = shared_codelet(op, source.dtype, "rows", finish, form)
+            compute_set.vertices(codelet, tile=written.tile, x=x, **sizes, **self._written(written, target, last))
+        if not len(shared.rest):
+            return
+        rest = shared.rest
+        entry, number = count_up(rows[rest])
+        written = Partials(given.begin[rest], length[rest], given.tile[rest], given.offset[rest])
+        counts: dict[str, Any] = {"rows": rows[rest], "columns": length[rest], "first": 0, "width": length[rest]}
+        source_rows = step.source[first[rest][entry] + number]
         compute_set.vertices(
             rectangle_codelet(op, source.dtype, "rows", finish, short=_are_short(counts)),
-            tile=step.partials.tile,
-            x=flat_regions(source, step.source, length[step.vertex], step.vertex, step.partials.num),
+            tile=written.tile,
+            x=flat_regions(source, source_rows, length[rest][entry], entry, len(rest)),
             **counts,
-            **self._written(step.partials, target, last),
+            **self._written(written, target, last),
         )
 
     def _written(self, partials: Partials, target: Tensor, last: bool) -> dict[str, Any]:

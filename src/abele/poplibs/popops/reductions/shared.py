@@ -1,4 +1,4 @@
-"""Tiles whose workers share one vertex in the first step of a reduction.
+"""Tiles whose workers share one vertex in a step of a reduction.
 
 A tile's rectangles of one shape are a vertex of all its workers, whatever their number: 6 shares each of 4 groups of
 channels are one vertex with a list of 4 rows rather than 24 vertices. Tiles with rectangles of several shapes have a
@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from abele.arrays import Int64
 from abele.poplibs.popops.reductions.first_step import Rectangles
+from abele.poplibs.popops.reductions.partials import Combination
 
 
 @dataclass(frozen=True)
@@ -79,3 +80,44 @@ class SharedVertices:
         total = sums[base[start] + count * parts[start]] - sums[base[start]]
         columns_of = (rows, columns, kept, reduced)
         return SharedVertices(base[start], base[cells], count, *(c[start] for c in columns_of), total, rest)
+
+
+@dataclass(frozen=True)
+class SharedRows:
+    """Vertices of a step after the first whose columns all workers of a tile share.
+
+    Attributes:
+        vertex: Vertices of the step that each takes over, int64[m], tile by tile.
+        count: How many, int64[n].
+        kept: Parts that columns are cut into, int64[n].
+        rest: Vertices of the step that stay a worker's, int64[k].
+    """
+
+    vertex: Int64
+    count: Int64
+    kept: Int64
+    rest: Int64
+
+    @staticmethod
+    def of(step: Combination, rows: Int64, to: Int64, *, workers: int, least: int) -> SharedRows:
+        """The vertices of tiles that have few, of one shape, whose results are neighbours.
+
+        Args:
+            step: The step.
+            rows: Rows that each vertex combines, int64[vertices].
+            to: First result of each in what is written, int64[vertices].
+            workers: Workers of a tile.
+            least: Columns that are worth a worker.
+        """
+        length, tile = step.partials.length, step.partials.tile
+        order = np.lexsort((to, tile))
+        start = np.flatnonzero(np.append(True, np.diff(tile[order]) != 0)[: len(order)])
+        count = np.diff(np.append(start, len(order)))
+        own = order[np.repeat(start, count)]
+        follows = np.append(True, (to + length)[order][:-1] == to[order][1:])[: len(order)]
+        follows[start] = True
+        alike = follows & (rows[order] == rows[own]) & (length[order] == length[own])
+        kept = np.minimum(workers // count, length[order[start]] // least)
+        taken = (kept > 1) & np.logical_and.reduceat(alike, start) if len(start) else kept > 1
+        every = np.repeat(taken, count)
+        return SharedRows(order[every], count[taken], kept[taken], np.sort(order[~every]))
