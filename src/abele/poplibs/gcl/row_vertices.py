@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from abele.arrays import Int64
-from abele.codelet import Input, Output, Vector, Vertex, codelet
+from abele.codelet import ONE_PTR, Input, MultiVertex, Output, Vector, Vertex, codelet
 from abele.machine import Ipu
-from abele.numerics import ElementType, u32
+from abele.numerics import ElementType, i64, u16, u32
 
+SUPERVISOR_CYCLES = 11 + 14
+"""Starting the workers that slice. Source: machine reference §4.9 (DynamicSlice 1D)."""
 REGION_SLOTS = (27, 13)
 ROW_SLOTS = {True: (29, 1), False: (31, 2)}
 """Slots of a worker that slices one region: at its start and end; and of a row, and of each vector of it, by whether
@@ -61,29 +63,48 @@ def distances_codelet() -> type:
 
 @cache
 def pick_rows_codelet(dtype: ElementType) -> type:
-    """Codelet that copies rows of ``dtype`` by the places in a table."""
+    """Codelet that copies rows of ``width`` elements by the places in a table.
+
+    Its workers share the elements of a row in whole vectors of ``grain``, and the rows where vectors are few.
+    """
 
     @codelet
-    class PickRows(Vertex):
-        rows: Vector[Input[Vector[dtype]]]
+    class PickRows(MultiVertex):
+        rows: Input[Vector[dtype, ONE_PTR]]
         picked: Input[Vector[u32]]
-        out: Vector[Output[Vector[dtype]]]
+        out: Output[Vector[dtype, ONE_PTR]]
+        width: u32
+        grain: u16
 
-        def compute(self):
-            for j in range(len(self.out)):
-                for i in range(len(self.out[j])):
-                    self.out[j][i] = self.rows[self.picked[j]][i]
+        def compute(self, worker_id):
+            width = i64(self.width)
+            grain = i64(self.grain)
+            vectors = (width + grain - 1) // grain
+            across = min(vectors, i64(6))
+            down = 6 // across
+            count = i64(len(self.picked))
+            column = i64(worker_id) % across
+            row = i64(worker_id) // across
+            low = vectors * column // across * grain
+            high = min(vectors * (column + 1) // across * grain, width)
+            if row < down:
+                for j in range(count * row // down, count * (row + 1) // down):
+                    for i in range(low, high):
+                        self.out[j * width + i] = self.rows[i64(self.picked[j]) * width + i]
 
         @staticmethod
         def cycles(v: Any, ipu: Ipu) -> Int64:
-            return _slicing_slots(v, ipu, dtype)
+            return _slicing_cycles(v, ipu, dtype)
 
     return PickRows
 
 
-def _slicing_slots(v: Any, ipu: Ipu, dtype: ElementType) -> Int64:
-    rows = np.asarray(v.out.rows, np.int64)
-    width = np.asarray(v.out.total, np.int64) // np.maximum(rows, 1)
+def _slicing_cycles(v: Any, ipu: Ipu, dtype: ElementType) -> Int64:
+    width = np.asarray(v.width, np.int64)
+    count = np.asarray(v.picked, np.int64)
     row, vector = ROW_SLOTS[dtype.bits == 32]
     vectors = -(-width * dtype.bytes // ipu.data_path_bytes)
-    return np.asarray(sum(REGION_SLOTS) + rows * (row + vector * vectors), np.int64)
+    across = np.minimum(np.maximum(vectors, 1), ipu.num_workers)
+    rows = -(-count // (ipu.num_workers // across))
+    slots = sum(REGION_SLOTS) + rows * (row + vector * -(-vectors // across))
+    return np.asarray(SUPERVISOR_CYCLES + ipu.num_workers * slots, np.int64)

@@ -7,12 +7,12 @@ puts rows in the order that a small table tells, which one vertex looks up by th
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from abele.arrays import Int64
-from abele.graph import Graph, Tensor, boxes
+from abele.graph import Graph, Regions, Tensor, boxes, shared
 from abele.graph.mapping import TileMapping
 from abele.graph.program import Execute, Sequence
 from abele.numerics import ElementType
@@ -58,7 +58,7 @@ def _by_replica(graph: Graph, codelet: type, count: int, prog: Sequence, name: s
 
 
 def pick_rows(graph: Graph, source: Tensor, picked: Tensor, out: Tensor, prog: Sequence, name: str) -> None:
-    """out[j] ← source[picked[j]], each worker a range of columns, or of rows where columns are few.
+    """out[j] ← source[picked[j]], a vertex for the columns of each tile.
 
     Args:
         graph: Graph in which vertices are made.
@@ -68,64 +68,22 @@ def pick_rows(graph: Graph, source: Tensor, picked: Tensor, out: Tensor, prog: S
         prog: Sequence that the step is appended to.
         name: Name of the step.
     """
-    pieces = _pieces(graph, out)
-    every = np.arange(source.shape[0], dtype=np.int64)
+    one = linear_mapping(graph, out.shape[1], out.dtype)
     step = graph.compute_set(name)
     step.vertices(
         pick_rows_codelet(out.dtype),
-        tile=np.concatenate([piece.tile for piece in pieces]),
-        rows=_edge(source, [(every, piece) for piece in pieces]),
-        picked=_chosen(picked, pieces),
-        out=_edge(out, [(piece.rows, piece) for piece in pieces]),
+        tile=one.tile,
+        rows=_columns_of(source, one),
+        picked=shared(picked),
+        out=_columns_of(out, one),
+        width=one.length,
+        grain=vector_grain(graph, out.dtype),
     )
     prog.add(Execute(step))
 
 
-class _Piece(NamedTuple):
-    """Work of several vertices: the same rows, other columns for each.
-
-    Attributes:
-        rows: Rows of the output, int64[n].
-        start: First column of each vertex, int64[k].
-        size: Columns of each vertex, int64[k].
-        tile: Tile of each vertex.
-    """
-
-    rows: Int64
-    start: Int64
-    size: Int64
-    tile: Int64
-
-
-def _pieces(graph: Graph, out: Tensor) -> list[_Piece]:
-    one = linear_mapping(graph, out.shape[1], out.dtype)
-    workers, grain = graph.system.ipu.num_workers, vector_grain(graph, out.dtype)
-    each = -(-one.length // (workers * grain)) * grain
-    start = one.begin[:, None] + np.arange(workers) * each[:, None]
-    size = np.minimum(each[:, None], (one.begin + one.length)[:, None] - start)
-    used = size > 0
-    tile = np.broadcast_to(one.tile[:, None], size.shape)
-    columns = start[used], size[used], tile[used].astype(np.int64)
-    busiest = int(used.sum(axis=1).max(initial=1))
-    rows = np.array_split(np.arange(out.shape[0], dtype=np.int64), min(workers // busiest, out.shape[0]))
-    return [_Piece(some, *columns) for some in rows]
-
-
-def _chosen(picked: Tensor, pieces: list[_Piece]) -> tuple[Any, Int64]:
-    """The entries of ``picked`` for the rows of each piece."""
-    begin = np.array([[piece.rows[0]] for piece in pieces], dtype=np.int64)
-    count = np.array([[len(piece.rows)] for piece in pieces], dtype=np.int64)
-    return boxes(picked, begin, count), np.repeat(np.arange(len(pieces)), [len(piece.tile) for piece in pieces])
-
-
-def _edge(tensor: Tensor, pieces: list[tuple[Int64, _Piece]]) -> tuple[Any, Int64, Int64]:
-    """Some rows of the columns of each worker."""
-    at, shape, counts = [], [], []
-    for rows, piece in pieces:
-        workers, count = len(piece.start), len(rows)
-        at.append(np.stack([np.tile(rows, workers), np.repeat(piece.start, count)], axis=1))
-        shape.append(np.stack([np.ones(workers * count, np.int64), np.repeat(piece.size, count)], axis=1))
-        counts.append(np.full(workers, count, dtype=np.int64))
-    ends = np.cumsum(np.concatenate(counts))
-    number = np.arange(int(ends[-1]), dtype=np.int64)
-    return boxes(tensor, np.concatenate(at), np.concatenate(shape)), number, np.concatenate([[0], ends])
+def _columns_of(tensor: Tensor, mapping: TileMapping) -> Regions:
+    """Every row of the columns of each tile, one row after the other."""
+    start = np.stack([np.zeros_like(mapping.begin), mapping.begin], axis=1)
+    size = np.stack([np.full_like(mapping.length, tensor.shape[0]), mapping.length], axis=1)
+    return boxes(tensor, start, size)

@@ -25,7 +25,8 @@ from abele.numerics import ElementType, f32
 from abele.poplibs.popops.elementwise.map import emit_map, map_with_outputs
 from abele.poplibs.popops.expr import Expr, Op, _1, _2, _3, _4, _5
 from abele.poplibs.popops.expressions.host_kernel import nest_over, point
-from abele.poplibs.popops.reductions.reduce import ReduceParams, SingleReduceOp, emit_reduce, reduce_many
+from abele.poplibs.popops.reductions.reduce import ReduceParams, SingleReduceOp, emit_reduce, kept_dims, reduce_many
+from abele.poplibs.popops.reductions.two_sums import TwoSums
 from abele.poplibs.poputil.layout import create_output_like
 
 
@@ -132,18 +133,23 @@ def sums(graph: Graph, x: Tensor, y: Tensor | None, kept: tuple[int, ...], prog:
 def _emit_sums(graph: Graph, body: Steps, x: Tensor, y: Tensor | None, kept: tuple[int, ...]) -> list[Tensor]:
     gone = gone_dims(x.ndim, kept)
     if y is None:
-        return _emit_together(graph, body, [(x, "ADD"), (x, "SQUARE_ADD")], gone)
+        return _emit_together(graph, body, x, None, gone)
     # No reduction multiplies two tensors: the product is made first, laid out as one of them.
     product = create_output_like(graph, [x, y], x.shape, x.dtype, "product/out")
     emit_map(graph, body, [_1 * _2], [x, y], [product], "product")
-    return _emit_together(graph, body, [(x, "ADD"), (product, "ADD")], gone)
+    return _emit_together(graph, body, x, product, gone)
 
 
-def _emit_together(graph: Graph, body: Steps, wanted: Sequence[tuple[Tensor, str]], gone: list[int]) -> list[Tensor]:
-    """Reductions to f32 in shared supersteps."""
+def _emit_together(graph: Graph, body: Steps, x: Tensor, y: Tensor | None, gone: list[int]) -> list[Tensor]:
+    """Σ x and Σ y, or Σ x² without ``y``, in f32: as one reduction of both, or in shared supersteps."""
     sets: list[ComputeSet] = []
-    reductions = [SingleReduceOp(t, gone, ReduceParams(op), f32, f"sum{n}") for n, (t, op) in enumerate(wanted)]
-    made = reduce_many(graph, reductions, sets, name="sums")
+    both = TwoSums.of(graph, x, y, kept_dims(x, gone, "sums"), "sums")
+    if both is not None:
+        made = list(both.add(sets))
+    else:
+        wanted = [(x, "ADD"), (x, "SQUARE_ADD") if y is None else (y, "ADD")]
+        reductions = [SingleReduceOp(t, gone, ReduceParams(op), f32, f"sum{n}") for n, (t, op) in enumerate(wanted)]
+        made = reduce_many(graph, reductions, sets, name="sums")
     for compute_set in sets:
         body.add(Execute(compute_set))
     return made
@@ -367,7 +373,7 @@ def input_gradient(
             product = create_output_like(graph, [g, w], g.shape, g.dtype, "product/out")
             emit_map(graph, body, [_1 * _2, _1 * _2 * _3], [g, gamma, w], [scaled, product], "scaled")
             gone = gone_dims(w.ndim, kept)
-            total, with_w = _emit_together(graph, body, [(scaled, "ADD"), (product, "ADD")], gone)
+            total, with_w = _emit_together(graph, body, scaled, product, gone)
             _emit_gradient(graph, body, (w, scaled, inverse, total, with_w), kept, 1.0 / count, out)
         else:
             total, with_w = _emit_sums(graph, body, g, w, kept)

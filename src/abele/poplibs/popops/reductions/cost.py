@@ -13,6 +13,9 @@ PROLOGUE = 7
 """Entering a vertex."""
 REGION_SLOTS = 10
 """Visiting a region of partials in the general vertex."""
+SHARE_SLOTS = 12
+"""Finding the share of a worker in a vertex that all of them share: two divisions by multiplying, bounds, and
+addresses. Guessed: a dozen instructions, as in PopLibs' MultiVertex codelets."""
 STRIDED_PROLOGUE = 16
 """Entering the vertex of strided rows."""
 LOG_ADD_SLOTS = {16: 13, 32: 23}

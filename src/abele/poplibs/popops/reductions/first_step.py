@@ -44,6 +44,8 @@ class Rectangles:
         strip: First column of the cell that it is cut from, int64[n].
         width: Columns of that cell, int64[n].
         partials: Partial result of each vertex.
+        shares: Parts of the outputs and of what is reduced that each cell is cut into, int64[cells] each, and the first
+            rectangle of each cell, int64[cells]; None where vertices have several rectangles.
     """
 
     vertex: Int64
@@ -55,11 +57,19 @@ class Rectangles:
     strip: Int64
     width: Int64
     partials: Partials
+    shares: tuple[Int64, Int64, Int64] | None = None
 
     @property
     def is_single(self) -> bool:
         """True if each vertex has one rectangle."""
         return len(self.vertex) == self.partials.num
+
+    def taken(self, chosen: Int64) -> Rectangles:
+        """Some rectangles of vertices that have one each."""
+        columns = (self.block, self.row, self.column, self.num_rows, self.num_columns, self.strip, self.width)
+        given = self.partials
+        partials = Partials(given.begin[chosen], given.length[chosen], given.tile[chosen], given.offset[chosen])
+        return Rectangles(np.arange(len(chosen)), *(c[chosen] for c in columns), partials)
 
 
 def lies_in_runs(cells: Cells) -> bool:
@@ -204,6 +214,7 @@ def _dealt(
         strip=cells.column[cell][order],
         width=cells.num_columns[cell][order],
         partials=partials,
+        shares=None if several.any() else (kept_parts, reduced_parts, base),
     )
 
 

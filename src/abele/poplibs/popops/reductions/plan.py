@@ -132,11 +132,11 @@ class Planner:
 
     def _columns(self, size: int, rows: int) -> int:
         """Columns of each rectangle so that all tiles are busy, and no worker has less than it is worth."""
-        least = self._least_columns
+        least = self.least_columns
         return -(-size // (rows * self.system.num_tiles * least)) * least
 
     @property
-    def _least_columns(self) -> int:
+    def least_columns(self) -> int:
         """Columns that are worth a worker."""
         return MIN_VECTORS_PER_WORKER * reduce_cost.accumulators(self.op, self.system.ipu, self.type)
 
@@ -144,7 +144,7 @@ class Planner:
         """Into how many parts the columns and the rows of a rectangle are cut for the workers of its tile."""
         ipu = self.system.ipu
         spare = -(-ipu.num_workers // max(load, 1))
-        least = self._least_columns
+        least = self.least_columns
         # Columns first: shares of them need no further step.
         kept = min(spare, max(columns // least, 1))
         worth = kept * 2 <= spare and rows * columns >= MIN_ELEMENTS_PER_WORKER * ipu.num_workers
@@ -154,7 +154,7 @@ class Planner:
         """Append the step that brings up to ``group`` rows of each output to one tile, and the steps after it."""
         longest = self._columns(partials.size, group) if wanted is None else 0
         at = None if wanted is None else wanted.begin
-        pieces = cut(partials.begin, partials.length, longest, grain=self._least_columns, extra=at)
+        pieces = cut(partials.begin, partials.length, longest, grain=self.least_columns, extra=at)
         rows, size = pieces.depth, np.append(np.diff(pieces.cuts), 0)
         groups = -(-rows // group)
         # rows of one segment (outputs that the same tiles have partial results of) side by side, by tile: neighbours in
@@ -194,7 +194,7 @@ class Planner:
         """:meth:`_shares` of each rectangle."""
         ipu = self.system.ipu
         spare = -(-ipu.num_workers // np.bincount(hosts)[hosts])
-        kept = np.minimum(spare, np.maximum(columns // self._least_columns, 1))
+        kept = np.minimum(spare, np.maximum(columns // self.least_columns, 1))
         worth = (kept * 2 <= spare) & (rows * columns >= MIN_ELEMENTS_PER_WORKER * ipu.num_workers)
         return kept, np.where(worth, np.minimum(spare // kept, rows), 1)
 

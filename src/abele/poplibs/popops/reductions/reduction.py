@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -24,7 +24,14 @@ from abele.graph.mapping import TileMapping
 from abele.graph.program import Sequence
 from abele.numerics import ElementType
 from abele.poplibs.popops.reductions import cost as reduce_cost
-from abele.poplibs.popops.reductions.codelets import Direction, Finish, rectangle_codelet, regions_codelet
+from abele.poplibs.popops.reductions.codelets import (
+    Direction,
+    Finish,
+    SharedForm,
+    rectangle_codelet,
+    regions_codelet,
+    shared_codelet,
+)
 from abele.poplibs.popops.reductions.first_step import (
     MIN_VECTORS_PER_WORKER,
     Rectangles,
@@ -35,10 +42,11 @@ from abele.poplibs.popops.reductions.first_step import (
 from abele.poplibs.popops.reductions.ops import ReduceOp, partials_type
 from abele.poplibs.popops.reductions.partials import Combination, Partials
 from abele.poplibs.popops.reductions.plan import Planner
+from abele.poplibs.popops.reductions.shared import SharedRows, SharedVertices
 from abele.poplibs.poputil.grid import BlockGrid, Cells, collapse, rectangles_of
 from abele.poplibs.poputil.mapping import linear_mapping, set_mapping, vector_grain
 from abele.poplibs.poputil.order import StorageOrder, storage_order
-from abele.poplibs.poputil.regions import flat_regions
+from abele.poplibs.poputil.regions import count_up, flat_regions
 
 # Tiles that reduce elements of many appearances.
 #
@@ -91,10 +99,31 @@ def _dealt(element: Int64, grid: BlockGrid, num_tiles: int, width: int) -> Int64
     return np.asarray((row // height * strips + column // width) % num_tiles, np.int64)
 
 
+LEAST_SHARES = 2
+"""Shares of a tile that one vertex of all workers takes; a single one is a worker's."""
+
 Adding = Callable[[ComputeSet], None]
 """Adds the vertices of one step to a compute set."""
 Scale = float | Tensor | None
 """Factor of a result: a number, a tensor of one f32 element, or none."""
+
+
+@dataclass(frozen=True)
+class PairedWith:
+    """The second of two sums that are made together.
+
+    Attributes:
+        tensor: What it is of; None for the squares of the first one's operand.
+        turn: Outputs of a sum that follow each other, before as many of the other.
+    """
+
+    tensor: Tensor | None
+    turn: int
+
+    @property
+    def kind(self) -> Literal["squares", "other"]:
+        """What the vertices call it."""
+        return "squares" if self.tensor is None else "other"
 
 
 @dataclass(frozen=True)
@@ -196,8 +225,12 @@ class Reduction:
         ipu, dtype = self.graph.system.ipu, self.tensor.dtype
         kept = tuple(self._keeps(group) for group in self.grid.groups)
         wide = reduce_cost.accumulators(self.op, ipu, dtype)
-        vector = vector_grain(self.graph, dtype) if self.direction == "rows" else 1
-        return first_step(self._cells[0], kept, self.direction, ipu.num_workers, vector, wide)
+        return first_step(self._cells[0], kept, self.direction, ipu.num_workers, self.grain, wide)
+
+    @property
+    def grain(self) -> int:
+        """Columns of which the shares of workers are multiples."""
+        return vector_grain(self.graph, self.tensor.dtype) if self.direction == "rows" else 1
 
     @cached_property
     def _read_in_place(self) -> bool:
@@ -276,17 +309,18 @@ class Reduction:
         partials = self._given(out)
         combinations = self.combinations(partials, self.graph.mapping_of(ordered))
         given = [partials, *(c.partials for c in combinations)]
-        targets = [*(self._store(p, n) for n, p in enumerate(given[:-1])), ordered]
+        targets = [*(self.store(p, n) for n, p in enumerate(given[:-1])), ordered]
         steps: list[Adding] = []
         last = len(combinations)
         if not combinations or partials.place is None:
             steps.append(lambda compute_set: self._add_first(compute_set, targets[0], last=not combinations))
         for number, step in enumerate(combinations, start=1):
             source, target = targets[number - 1], targets[number]
-            steps.append(_Adding(self, step, source, target, number == last))
+            steps.append(self.combining(step, source, target, last=number == last))
         return steps
 
-    def _store(self, partials: Partials, number: int) -> Tensor:
+    def store(self, partials: Partials, number: int) -> Tensor:
+        """Storage of partial results: a variable, or the operand where these are read in place."""
         if partials.place is not None:
             return self.order.apply(self.tensor).flatten()
         stored = self.graph.variable(self.kind, partials.size, name=f"{self.name}/partials{number}")
@@ -295,21 +329,84 @@ class Reduction:
     def _add_first(self, compute_set: ComputeSet, target: Tensor, last: bool) -> None:
         first, finish = self.first, self.finish if last else Finish(self.kind)
         view = self.order.apply(self.tensor)
-        fields = self._written(first.partials, target, last)
         dtype = self.tensor.dtype
         if not first.is_single:
-            fields["x"] = self._several(view)
+            fields = self._written(first.partials, target, last) | {"x": self._several(view)}
             compute_set.vertices(
                 regions_codelet(self.op, dtype, self.direction, finish), tile=first.partials.tile, **fields
             )
             return
-        fields |= self._one(view, target)
-        counts = {"rows": first.num_rows, "columns": first.num_columns} | {n: fields.pop(n) for n in ("first", "width")}
+        # Workers share a vertex where the output does not lie over the operand, whose rectangles are read in place.
+        in_place = target.overlaps(self.tensor)
+        shared = None if in_place else SharedVertices.of(first, joined=last, least=LEAST_SHARES)
+        if shared is not None:
+            self.add_shared(compute_set, shared, target, finish, last=last)
+            if not shared.rest.any():
+                return
+        chosen = np.flatnonzero(shared.rest) if shared is not None else np.arange(first.partials.num)
+        rest = first.taken(chosen)
+        fields = self._written(rest.partials, target, last)
+        fields |= self._one(rest, view, target)
+        counts = {"rows": rest.num_rows, "columns": rest.num_columns} | {n: fields.pop(n) for n in ("first", "width")}
         codelet = rectangle_codelet(self.op, dtype, self.direction, finish, short=_are_short(counts))
-        compute_set.vertices(codelet, tile=first.partials.tile, **counts, **fields)
+        compute_set.vertices(codelet, tile=rest.partials.tile, **counts, **fields)
 
-    def _boxes(self, view: Tensor) -> Regions:
+    def add_shared(
+        self,
+        compute_set: ComputeSet,
+        shared: SharedVertices,
+        target: Tensor,
+        finish: Finish,
+        *,
+        last: bool,
+        paired: PairedWith | None = None,
+    ) -> None:
+        """Add the vertices that all workers of a tile share: those of one cell, and those of several.
+
+        Args:
+            compute_set: Compute set that they are added to.
+            shared: The vertices.
+            target: Results, or partial results.
+            finish: Operations on a result.
+            last: True if no step follows.
+            paired: The second sum of two.
+        """
+        given, each = self.first.partials, 2 if paired else 1
+        for listed in (False, True):
+            these = np.flatnonzero((shared.count > 1) == listed)
+            if not len(these):
+                continue
+            counts: dict[str, Any] = {n: getattr(shared, n)[these] for n in ("rows", "columns", "kept", "reduced")}
+            edges = {"x": self._shared_cells(shared, these, self.tensor)}
+            if paired is not None:
+                counts["turn"] = paired.turn
+                if paired.tensor is not None:
+                    edges["x2"] = self._shared_cells(shared, these, paired.tensor)
+            form = SharedForm(listed, _are_short(counts), self.grain, paired.kind if paired else "")
+            head = shared.head[these]
+            begin, length, offset = (each * a for a in (given.begin[head], shared.length[these], given.offset[head]))
+            written = Partials(begin, length, given.tile[head], offset)
+            codelet = shared_codelet(self.op, self.tensor.dtype, self.direction, finish, form)
+            fields = counts | edges | self._written(written, target, last)
+            compute_set.vertices(codelet, tile=written.tile, **fields)
+
+    def _shared_cells(self, shared: SharedVertices, these: Int64, tensor: Tensor) -> Any:
+        """Cells of ``tensor`` of some of the vertices that workers share: regions, or rows of regions."""
         first, grid = self.first, self.grid
+        count = shared.count[these]
+        entry, number = count_up(count)
+        cell = shared.cell[(np.cumsum(shared.count) - shared.count)[these][entry] + number]
+        start = np.stack([first.block[cell], first.row[cell], first.strip[cell]], axis=1)
+        rows, columns = shared.rows[these][entry], shared.columns[these][entry]
+        size = np.stack([np.ones_like(rows), rows, columns], axis=1)
+        view = self.order.apply(tensor)
+        regions = boxes(view.reshape((grid.blocks, grid.rows, grid.columns)), start, size)
+        if len(entry) == len(these):
+            return regions
+        return regions, np.arange(len(entry), dtype=np.int64), np.append(0, np.cumsum(count)).astype(np.int64)
+
+    def _boxes(self, first: Rectangles, view: Tensor) -> Regions:
+        grid = self.grid
         start = np.stack([first.block, first.row, first.column], axis=1)
         size = np.stack([np.ones_like(first.block), first.num_rows, first.num_columns], axis=1)
         return boxes(view.reshape((grid.blocks, grid.rows, grid.columns)), start, size)
@@ -319,21 +416,22 @@ class Reduction:
         first = self.first
         count = np.bincount(first.vertex, minlength=first.partials.num)
         row_begin = np.append(0, np.cumsum(count)).astype(np.int64)
-        return self._boxes(view), np.arange(len(first.vertex), dtype=np.int64), row_begin
+        return self._boxes(first, view), np.arange(len(first.vertex), dtype=np.int64), row_begin
 
-    def _one(self, view: Tensor, target: Tensor) -> dict[str, Any]:
+    def _one(self, first: Rectangles, view: Tensor, target: Tensor) -> dict[str, Any]:
         """The rectangle of every vertex, in place within whole rows where that needs no copy."""
-        first, grid, position = self.first, self.grid, self._positions
+        grid = self.grid
+        position = (first.block * grid.rows + first.row) * grid.columns + first.column
         whole_cells = bool((first.num_columns == first.width).all())
         # The output lies over the operand: only the rectangle itself may be read, not what is between its rows.
         if target.overlaps(self.tensor):
-            return {"x": self._boxes(view), "first": 0, "width": first.num_columns}
+            return {"x": self._boxes(first, view), "first": 0, "width": first.num_columns}
         if self._cells[1]:
             length = (first.num_rows - 1) * grid.columns + first.num_columns
             return {"x": flat_regions(view.flatten(), position, length), "first": 0, "width": grid.columns}
         grain = self.graph.system.ipu.vector_width(self.tensor.dtype)
         if whole_cells or self.direction == "columns" or bool((first.width % grain).any()):
-            return {"x": self._boxes(view), "first": 0, "width": first.num_columns}
+            return {"x": self._boxes(first, view), "first": 0, "width": first.num_columns}
         start = np.stack([first.block, first.row, first.strip], axis=1)
         size = np.stack([np.ones_like(first.block), first.num_rows, first.width], axis=1)
         strips, index = np.unique(np.concatenate([start, size], axis=1), axis=0, return_inverse=True)
@@ -341,22 +439,59 @@ class Reduction:
         regions = boxes(cube, strips[:, :3], strips[:, 3:])
         return {"x": (regions, index.ravel()), "first": first.column - first.strip, "width": first.width}
 
+    def combining(self, step: Combination, source: Tensor, target: Tensor, *, last: bool) -> Adding:
+        """Function that adds the vertices of a step after the first."""
+        return _Adding(self, step, source, target, last)
+
+    def lies_like(self, other: Tensor) -> bool:
+        """True if ``other`` has the element type, order and tiles of the operand."""
+        if other.dtype != self.tensor.dtype or storage_order(other) != self.order:
+            return False
+        mine, its = (self.graph.mapping_of(self.order.apply(t)) for t in (self.tensor, other))
+        return np.array_equal(mine.begin, its.begin) and np.array_equal(mine.tile, its.tile)
+
     def add_combination(
         self, compute_set: ComputeSet, step: Combination, source: Tensor, target: Tensor, last: bool
     ) -> None:
         """Add the vertices that combine rows of ``source``."""
         finish = self.finish if last else Finish(self.kind)
-        length = step.partials.length
-        rows = np.bincount(step.vertex, minlength=step.partials.num)
-        counts: dict[str, Any] = {"rows": rows, "columns": length, "first": 0, "width": length}
+        given = step.partials
+        length, rows = given.length, np.bincount(step.vertex, minlength=given.num)
+        first = np.append(0, np.cumsum(rows))
         # Elements were squared in the first step.
         op = replace(self.op, squares=False)
+        ipu, least = self.graph.system.ipu, self.planner.least_columns
+        to = given.begin if last else given.offset
+        shared = SharedRows.of(step, rows, to, workers=ipu.num_workers, least=least)
+        for these, listed in ((shared.count == 1, False), (shared.count > 1, True)):
+            if not these.any():
+                continue
+            count = shared.count[these]
+            vertex = shared.vertex[np.repeat(these, shared.count)]
+            head = vertex[np.cumsum(count) - count]
+            entry, number = count_up(rows[vertex])
+            source_rows = step.source[first[vertex][entry] + number]
+            x: Any = flat_regions(source, source_rows, length[vertex][entry], entry, len(vertex))
+            if listed:
+                x = x, np.arange(len(vertex), dtype=np.int64), np.append(0, np.cumsum(count)).astype(np.int64)
+            sizes = {"rows": rows[head], "columns": length[head], "kept": shared.kept[these], "reduced": 1}
+            form = SharedForm(listed, _are_short(sizes), ipu.vector_width(source.dtype))
+            written = Partials(given.begin[head], count * length[head], given.tile[head], given.offset[head])
+            codelet = shared_codelet(op, source.dtype, "rows", finish, form)
+            compute_set.vertices(codelet, tile=written.tile, x=x, **sizes, **self._written(written, target, last))
+        if not len(shared.rest):
+            return
+        rest = shared.rest
+        entry, number = count_up(rows[rest])
+        written = Partials(given.begin[rest], length[rest], given.tile[rest], given.offset[rest])
+        counts: dict[str, Any] = {"rows": rows[rest], "columns": length[rest], "first": 0, "width": length[rest]}
+        source_rows = step.source[first[rest][entry] + number]
         compute_set.vertices(
             rectangle_codelet(op, source.dtype, "rows", finish, short=_are_short(counts)),
-            tile=step.partials.tile,
-            x=flat_regions(source, step.source, length[step.vertex], step.vertex, step.partials.num),
+            tile=written.tile,
+            x=flat_regions(source, source_rows, length[rest][entry], entry, len(rest)),
             **counts,
-            **self._written(step.partials, target, last),
+            **self._written(written, target, last),
         )
 
     def _written(self, partials: Partials, target: Tensor, last: bool) -> dict[str, Any]:
