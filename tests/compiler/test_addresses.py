@@ -67,6 +67,7 @@ def most_live(items: Items) -> int:
 
 
 lives = st.sets(st.integers(0, STEPS - 1), min_size=1).map(sorted)
+pairs_of_items = st.tuples(st.integers(0, 13), st.integers(0, 13))
 wishes = st.tuples(st.integers(1, 60), lives, st.sampled_from([8, 16, 32]), st.booleans())
 
 
