@@ -26,11 +26,20 @@ def check_fit(plan: MemoryPlan, graph: Graph, steps: Sequence[Step]) -> None:
 
     Raises:
         OutOfMemoryError: Some tile needs more; the worst are described.
+
+    Model: a program fits if the addresses of the fullest kinds of tiles do. Where all variables fit beside each other,
+    none are looked for.
     """
     tile_memory = graph.system.ipu.tile
-    if plan.total.max() <= plan.available_bytes:
+    if bool((plan.demands.alignment_bytes > 0).any()) or plan.demands.interleaved.any() or len(plan.demands.apart):
+        is_surely_in = False
+    else:
+        is_surely_in = plan.unshared.max() <= plan.available_bytes
+    if is_surely_in or plan.total.max() <= plan.available_bytes:
         _check_region(plan, graph, plan.code, tile_memory.executable_bytes, _CODE)
         _check_region(plan, graph, plan.interleaved, tile_memory.interleaved_bytes, _INTERLEAVED)
+        if not is_surely_in:
+            _check_addresses(plan, graph)
         return
     total = plan.total_bytes
     tile = int(total.argmax())
@@ -44,6 +53,21 @@ def check_fit(plan: MemoryPlan, graph: Graph, steps: Sequence[Step]) -> None:
         because=_because(plan, graph, tile),
         remedy=_remedy(plan, graph, tile),
     )
+
+
+def _check_addresses(plan: MemoryPlan, graph: Graph) -> None:
+    """Check that what must lie in interleaved memory leaves no tile's data beyond the end of its memory."""
+    for placed in plan.addresses:
+        if placed.top > plan.available_bytes:
+            tile = int(placed.tiles[0])
+            raise OutOfMemoryError(
+                f"{CANNOT_FIT}: data of {_tile_name(tile, graph.system)} ends at {placed.top:,} B of "
+                f"{plan.available_bytes:,} B",
+                tiles=_payload(plan, np.where(np.arange(plan.num_tiles) == tile, placed.top, 0)),
+                because=f"{int(plan.interleaved[tile]):,} B must lie in interleaved memory, which begins at "
+                f"{plan.memory.plain_bytes:,} B",
+                remedy="drop requests for interleaved memory, or spread the variables over more tiles",
+            )
 
 
 _CODE = (
@@ -153,6 +177,8 @@ def _remedy(plan: MemoryPlan, graph: Graph, tile: int) -> str:
                 hints.append(f"spread {name} ({total:,} B on {tiles:,} of {graph.num_tiles:,} tiles)")
     if int(plan.categories["temporaries"][tile]) * 4 > plan.available_bytes:
         hints.append("a lower available_memory_proportion · partials in half")
+    if int(plan.least_total[tile]) <= plan.available_bytes:
+        hints.append("what is live together would fit without gaps: fewer or smaller temporaries leave fewer")
     if int(plan.total_bytes.mean()) * 4 > plan.available_bytes * 3:
         hints.append(f"more IPUs than {graph.system.num_ipus} · a smaller batch")
     hints.append("allow_out_of_memory=True to see the whole report")

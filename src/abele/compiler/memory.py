@@ -2,8 +2,9 @@
 
 The peak of temporaries is found by a sweep over the moments at which lifetimes begin or end: the sum on a tile changes
 only there, so its maximum is reached right after a begin (or in a step with buffers), and nothing between need be
-looked at. It is exact for the model, in which what is live together is laid out without gaps. A row of sums for each
-step would be steps times tiles; the sweep holds one row, and updates the tiles that a change touches.
+looked at. It is what a tile needs at least, if all that is live together lay without gaps. A row of sums for each step
+would be steps times tiles; the sweep holds one row, and updates the tiles that a change touches. Addresses of the
+fullest tiles (:mod:`abele.compiler.address_plan`) say what gaps cost there.
 """
 
 from __future__ import annotations
@@ -17,15 +18,18 @@ from typing import NamedTuple
 import numpy as np
 
 from abele.arrays import Int32, Int64
+from abele.compiler.address_plan import Held, TileAddresses, pack_tiles
 from abele.compiler.layout import Layout
 from abele.compiler.liveness import Liveness
-from abele.compiler.memory_elements import ElementDemands
-from abele.compiler.tile_vector import Positions, TileSet, TileVector, added
+from abele.compiler.memory_elements import Demands, ElementDemands
+from abele.compiler.tile_vector import Positions, TileSet, TileTotal, TileVector, added
 from abele.graph.intervals import distinct, order_of
-from abele.machine import System
+from abele.machine import System, TileMemory
 from abele.report import CATEGORIES
 
 CODE_CATEGORIES = ("vertex_code", "exchange_code", "control_code")
+_PROGRAM = (*CODE_CATEGORIES, "vertex_state", "stacks", "stream_buffers")
+"""Categories that lie from the start of the memory on, code first: only there can instructions be fetched."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -37,19 +41,26 @@ class Shares:
         tile: Tile of each share, int32[k]; ascending within a variable.
         bytes: Bytes of each share, int64[k].
         padded_bytes: The same with what alignment adds, int64[k].
+        first: Packed address of its first element, int64[k]; ascending.
     """
 
     ptr: Int64
     tile: Int32
     bytes: Int64
     padded_bytes: Int64
+    first: Int64
 
     @staticmethod
     def of(layout: Layout, alignment_bytes: int) -> Shares:
         """The shares under a layout."""
         held = layout.packing.shares
-        total = held.elements * np.repeat(layout.width, np.diff(held.ptr))
-        return Shares(held.ptr, held.tile, total, -(-total // alignment_bytes) * alignment_bytes)
+        count = np.diff(held.ptr)
+        total = held.elements * np.repeat(layout.width, count)
+        # A variable in use is wholly on tiles, whose shares of it follow each other.
+        before = np.cumsum(held.elements) - held.elements
+        some = count > 0
+        first = before + np.repeat(layout.base[some] - before[held.ptr[:-1][some]], count[some])
+        return Shares(held.ptr, held.tile, total, -(-total // alignment_bytes) * alignment_bytes, first)
 
     def of_variable(self, number: int) -> slice:
         """Range of the shares of a variable."""
@@ -89,38 +100,115 @@ class MemoryPlan:
     """The memory of every tile: tile vectors, and arrays over all tiles of those that ask for them.
 
     Attributes:
-        categories: Bytes on each tile for each of the report's categories; ``temporaries`` is the tile's peak.
-        available_bytes: Bytes of one tile.
+        least: Bytes on each tile for each of the report's categories, without the gaps of packing; ``temporaries`` is
+            the tile's peak.
+        memory: The memory of a tile.
         peak_steps: Step at which each tile's temporaries peak; −1 where there are none.
         step_bytes: Temporaries live during each step, over all tiles, int64[steps].
         step_max_bytes: The same on the fullest tile, int64[steps].
         shares: Bytes of each variable on each tile.
         liveness: Lifetimes of the variables.
-        interleaved: Bytes of variables that must lie in interleaved memory; part of the categories.
-        alignment_bytes: Alignment that vertices want of each variable, 0 for the usual one, int64[variables].
-        are_interleaved: Variables that must lie in interleaved memory, int64[k].
+        demands: What vertices demand of the place of the shares.
+        buffers: Bytes on each tile that a step needs for data in motion, by step.
     """
 
-    categories: Mapping[str, TileVector]
-    available_bytes: int
+    least: Mapping[str, TileVector]
+    memory: TileMemory
     peak_steps: TileVector
     step_bytes: Int64
     step_max_bytes: Int64
     shares: Shares
     liveness: Liveness
-    interleaved: TileVector
-    alignment_bytes: Int64
-    are_interleaved: Int64
+    demands: Demands
+    buffers: Mapping[int, TileVector]
+
+    @property
+    def available_bytes(self) -> int:
+        """Bytes of one tile."""
+        return self.memory.usable_bytes
+
+    @property
+    def num_tiles(self) -> int:
+        """Tiles of the machine."""
+        return self.peak_steps.num_tiles
+
+    @cached_property
+    def least_total(self) -> TileVector:
+        """Bytes needed on each tile at least, where nothing is lost to packing."""
+        return added(self.least.values(), self.num_tiles).packed()
+
+    @cached_property
+    def addresses(self) -> tuple[TileAddresses, ...]:
+        """Addresses on the fullest kinds of tiles, the fullest first."""
+        shares, demands, usual = self.shares, self.demands, self.memory.alignment_bytes
+        held = Held(
+            variable=shares.variable,
+            tile=shares.tile,
+            bytes=shares.padded_bytes,
+            alignment=np.maximum(demands.alignment_bytes, usual),
+            interleaved=demands.interleaved,
+            apart=demands.apart,
+            program=added((self.least[name] for name in _PROGRAM), self.num_tiles),
+            buffers=self.buffers,
+            lifetimes=self.liveness,
+        )
+        return pack_tiles(held, self.least_total, self.memory)
+
+    def addresses_of(self, tile: int) -> TileAddresses | None:
+        """Addresses on a tile, or None where it is not among those that were packed."""
+        return next((each for each in self.addresses if bool((each.tiles == tile).any())), None)
+
+    @cached_property
+    def categories(self) -> Mapping[str, TileVector]:
+        """Bytes on each tile for each of the report's categories; ``gaps`` with those of packing, where it is known."""
+        found = [TileVector.zero(self.num_tiles)]
+        for each in self.addresses:
+            lost = each.needed_bytes - self.least_total.at(each.tiles)
+            found.append(TileVector.sum_of(each.tiles, lost, self.num_tiles))
+        return MappingProxyType({**self.least, "gaps": added([self.least["gaps"], *found], self.num_tiles).packed()})
 
     @cached_property
     def total(self) -> TileVector:
-        """Bytes needed on each tile."""
-        return added(self.categories.values(), self.interleaved.num_tiles).packed()
+        """Bytes needed on each tile, with gaps."""
+        return added(self.categories.values(), self.num_tiles).packed()
+
+    @cached_property
+    def unshared(self) -> TileVector:
+        """Bytes that each tile needs at most: every variable has bytes of its own, and steps share buffers."""
+        used = self.liveness.used[self.shares.variable]
+        here = TileVector.sum_of(self.shares.tile[used], self.shares.padded_bytes[used], self.num_tiles)
+        buffers = TileTotal(self.num_tiles, np.maximum)
+        for vector in {id(v): v for v in self.buffers.values()}.values():
+            buffers.add(vector)
+        grid = TileVector(TileSet.all(self.num_tiles), np.full(self.num_tiles + 1, 2 * self.memory.alignment_bytes))
+        return added([here, buffers.vector(), grid, *(self.least[name] for name in _PROGRAM)], self.num_tiles)
+
+    @cached_property
+    def interleaved(self) -> TileVector:
+        """Bytes of variables that must lie in interleaved memory; part of the categories.
+
+        Model: a tile's whole share of a variable, counted once; that temporaries could follow each other there is seen
+        by their addresses.
+        """
+        kept = self.demands.interleaved
+        return TileVector.sum_of(self.shares.tile[kept], self.shares.bytes[kept], self.num_tiles).packed()
+
+    @property
+    def alignment_bytes(self) -> Int64:
+        """Alignment that vertices want of each variable, 0 for the usual one, int64[variables]."""
+        wanted = np.zeros(len(self.shares.ptr) - 1, dtype=np.int64)
+        np.maximum.at(wanted, self.shares.variable, self.demands.alignment_bytes)
+        return wanted
+
+    @property
+    def are_interleaved(self) -> Int64:
+        """Variables that must lie in interleaved memory, somewhere, int64[k]."""
+        return distinct(self.shares.variable[self.demands.interleaved])
 
     @property
     def code(self) -> TileVector:
         """Bytes of instructions on each tile."""
-        return added((self.categories[c] for c in CODE_CATEGORIES), self.interleaved.num_tiles)
+        return added((self.least[c] for c in CODE_CATEGORIES), self.num_tiles)
 
     @property
     def by_category(self) -> Mapping[str, Int64]:
@@ -166,37 +254,32 @@ def plan_memory(
         system: The machine.
         placement: Demands of vertices on the place of variables.
 
-    Model: a tile needs its always-live parts plus, at its worst step, all temporaries that are live together; so
-    temporaries are overlaid perfectly. ``gaps`` is what alignment adds: to variables that are always live, and where a
-    vertex wants more than usual; no gap for separating memory elements or for fragmentation is modelled.
+    Model: a tile needs its always-live parts plus, at its worst step, all temporaries that are live together, and what
+    their addresses leave free between them. ``gaps`` is what alignment adds to variables that are always live, and on
+    tiles that are packed all that their packing leaves free.
     """
     memory, num_tiles = system.ipu.tile, layout.num_tiles
     shares = Shares.of(layout, memory.alignment_bytes)
     peak, at, step_bytes, step_max = _sweep(lifetimes, shares, buffers, num_tiles)
     held = lifetimes.always_live[shares.variable]
     tile, padding = shares.tile[held], (shares.padded_bytes - shares.bytes)[held]
-    gaps = [TileVector.sum_of(tile, padding, num_tiles), placement.gap_bytes() if placement is not None else None]
     categories = {
         "variables": TileVector.sum_of(tile, shares.bytes[held], num_tiles).packed(),
         "temporaries": peak,
-        "gaps": added(gaps, num_tiles).packed(),
+        "gaps": TileVector.sum_of(tile, padding, num_tiles).packed(),
         **code,
     }
-    if placement is not None:
-        alignment, in_interleaved = placement.of_variables()
-    else:
-        alignment, in_interleaved = np.zeros(len(shares.ptr) - 1, dtype=np.int64), np.empty(0, dtype=np.int64)
+    placement = placement or ElementDemands(layout, memory.alignment_bytes)
     return MemoryPlan(
-        categories=MappingProxyType({c: categories[c] for c in CATEGORIES}),
-        available_bytes=memory.usable_bytes,
+        least=MappingProxyType({c: categories[c] for c in CATEGORIES}),
+        memory=memory,
         peak_steps=at,
         step_bytes=step_bytes,
         step_max_bytes=step_max,
         shares=shares,
         liveness=lifetimes,
-        interleaved=placement.interleaved_bytes() if placement is not None else TileVector.zero(num_tiles),
-        alignment_bytes=alignment,
-        are_interleaved=in_interleaved,
+        demands=placement.of_shares(shares.first),
+        buffers=MappingProxyType(dict(buffers)),
     )
 
 

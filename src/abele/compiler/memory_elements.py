@@ -8,13 +8,12 @@ an axis where each vertex has a stretch of its own, and those of the other are l
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from abele.arrays import Int32, Int64
+from abele.arrays import Bool, Int64
 from abele.compiler.layout import Layout
-from abele.compiler.tile_vector import TileTotal, TileVector
 from abele.compiler.uses import FieldUse
 from abele.errors import MemoryElementError
 from abele.graph.graph import Graph
@@ -99,6 +98,20 @@ def _check_interleaved(use: FieldUse, graph: Graph, where: str) -> None:
     )
 
 
+class Demands(NamedTuple):
+    """Demands of fields on the place of what tiles hold of variables; a share is one variable on one tile.
+
+    Attributes:
+        alignment_bytes: Alignment that is wanted of each share, 0 where the usual one is enough, int64[shares].
+        interleaved: Shares that must lie in interleaved memory, bool[shares].
+        apart: Pairs of shares of one tile that may share no memory element, int64[n, 2].
+    """
+
+    alignment_bytes: Int64
+    interleaved: Bool
+    apart: Int64
+
+
 class ElementDemands:
     """Demands of a program's fields on the place of variables on their tiles, collected field by field.
 
@@ -112,6 +125,7 @@ class ElementDemands:
         self._base_alignment = alignment_bytes
         self._aligned: dict[int, list[Int64]] = {}
         self._interleaved: list[Int64] = []
+        self._apart: list[Int64] = []
 
     def add(self, uses: Sequence[FieldUse]) -> None:
         """Note the requests of a compute set."""
@@ -126,68 +140,47 @@ class ElementDemands:
                 self._aligned.setdefault(align, []).append(shares)
             if field.interleaved:
                 self._interleaved.append(shares)
+        by_field = {(id(u.group), u.field.name): u for u in uses}
+        for group in dict.fromkeys(u.group for u in uses):
+            for constraint in group.codelet.constraints:
+                self._keep_apart(*(by_field[id(group), name] for name in (constraint.one, constraint.other)))
+
+    def _keep_apart(self, one: FieldUse, other: FieldUse) -> None:
+        """Note that what two fields of a vertex use of its tile is to lie apart."""
+        (vertex, share), (owner, partner) = (self._used_in_place(use) for use in (one, other))
+        # Each share of a vertex in one field meets each of the same vertex in the other.
+        first = np.searchsorted(owner, vertex, side="left")
+        count = np.searchsorted(owner, vertex, side="right") - first
+        met = np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())
+        pairs = np.stack([np.repeat(share, count), partner[met]], axis=1)
+        self._apart.append(np.unique(np.sort(pairs[pairs[:, 0] != pairs[:, 1]], axis=1), axis=0))
+
+    def _used_in_place(self, use: FieldUse) -> tuple[Int64, Int64]:
+        """Vertices, ascending, and the shares that a field of each uses; what lies on other tiles goes to buffers."""
+        begin, length, vertex = use.intervals()
+        pieces = self._layout.cut(begin, length)
+        owner = vertex[pieces.source]
+        here = use.group.tile[owner - use.first_vertex] == pieces.tile
+        found = np.unique(np.stack([owner[here], pieces.share[here]], axis=1), axis=0)
+        return found[:, 0], found[:, 1]
 
     def concerns(self, groups: Sequence[VertexGroup]) -> bool:
         """True if any field of some vertices has a request."""
-        return any(self._asks(field) for group in groups for field in group.codelet.fields)
+        return any(g.codelet.constraints or any(self._asks(f) for f in g.codelet.fields) for g in groups)
 
     def _asks(self, field: FieldDef) -> bool:
         return field.alignment_bytes > self._base_alignment or field.interleaved
 
-    def of_variables(self) -> tuple[Int64, Int64]:
-        """Alignment and interleaving that fields demand of variables.
+    def of_shares(self, first: Int64) -> Demands:
+        """What is demanded of all shares.
 
-        Returns:
-            The strictest alignment in bytes that is wanted of each, int64[variables], 0 where the usual one is enough;
-            and the variables that must lie in interleaved memory, int64[k].
+        Args:
+            first: Packed address of the first element of each, int64[shares], ascending.
         """
-        alignment = np.zeros(len(self._layout.base), dtype=np.int64)
-        for align in sorted(self._aligned):
-            alignment[self._owners(self._aligned[align])] = align
-        return alignment, self._owners(self._interleaved)
-
-    def _owners(self, shares: Sequence[Int64]) -> Int64:
-        """The variables of shares; a variable's packed elements take up the addresses of the variable itself."""
-        return self._layout.variables_at(distinct(np.concatenate([np.empty(0, np.int64), *shares])))
-
-    def gap_bytes(self) -> TileVector:
-        """Bytes that alignment beyond the usual may leave unused on each tile.
-
-        Model: the start of a tile's share of a variable lies anywhere on the usual grid, so up to the difference of
-        the two alignments is lost before it.
-        """
-        total, seen = TileTotal(self._layout.num_tiles), np.empty(0, dtype=np.int64)
+        alignment, interleaved = np.zeros(len(first), dtype=np.int64), np.zeros(len(first), dtype=bool)
         # The strictest request of a share counts; weaker ones of the same share are met by it.
-        for align in sorted(self._aligned, reverse=True):
-            shares = np.setdiff1d(distinct(np.concatenate(self._aligned[align])), seen)
-            seen = np.concatenate([seen, shares])
-            tiles, _ = self._held(shares)
-            lost = np.full(len(tiles), align - self._base_alignment)
-            total.add(TileVector.sum_of(tiles, lost, self._layout.num_tiles))
-        return total.vector()
-
-    def interleaved_bytes(self) -> TileVector:
-        """Bytes of variables that must lie in interleaved memory on each tile.
-
-        Model: a tile's whole share of a variable, counted once; that temporaries could follow each other there is left
-        out.
-        """
-        if not self._interleaved:
-            return TileVector.zero(self._layout.num_tiles)
-        held = self._held(distinct(np.concatenate(self._interleaved)))
-        return TileVector.sum_of(*held, self._layout.num_tiles).packed()
-
-    def _held(self, shares: Int64) -> tuple[Int32, Int64]:
-        """Tile and bytes of shares, given by their first packed address in ascending order."""
-        layout = self._layout
-        mapped = layout.tile >= 0
-        share, tile = layout.all_packed[1][mapped], layout.tile[mapped]
-        owner = layout.variables_at(layout.begin[mapped])
-        size = (layout.end - layout.begin)[mapped] * layout.width[owner]
-        found = np.searchsorted(shares, share)
-        inside = (
-            (found < len(shares)) & (shares[np.minimum(found, len(shares) - 1)] == share) if len(shares) else found < 0
-        )
-        tiles = np.zeros(len(shares), dtype=np.int32)
-        tiles[found[inside]] = tile[inside]
-        return tiles, np.bincount(found[inside], weights=size[inside], minlength=len(shares)).astype(np.int64)
+        for align in sorted(self._aligned):
+            alignment[np.searchsorted(first, np.concatenate(self._aligned[align]))] = align
+        interleaved[np.searchsorted(first, np.concatenate([np.empty(0, np.int64), *self._interleaved]))] = True
+        pairs = np.concatenate([np.empty((0, 2), np.int64), *self._apart])
+        return Demands(alignment, interleaved, np.unique(np.searchsorted(first, pairs), axis=0))

@@ -369,12 +369,12 @@ def test_program__that_does_not_fit__is_named_and_spreading_its_table_makes_it_f
     before, after = overfull(1), overfull(TILES)
     first = before.first
     assert first.kind == "memory"
-    assert "391,452 B have to go, and 1 tile is too full" in first.reason
+    assert "391,456 B have to go, and 1 tile is too full" in first.reason
     assert "most on it is variable table with 1,024,000 B" in first.reason
     assert before.insights.limit.startswith("It does not fit")
     assert first.where is not None
     assert first.where.line == line_of(overfull, "table = graph.variable")
-    assert before.insights.memory.largest_excess_bytes == 391_452
+    assert before.insights.memory.largest_excess_bytes == 391_456
     promised = lever(first, "spread table over all 64 tiles")
     saved = int(before.report.memory.by_tile.max() - after.report.memory.by_tile.max())
     assert saved == pytest.approx(promised.gain_bytes, rel=0.01)

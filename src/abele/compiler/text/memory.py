@@ -52,6 +52,28 @@ def _lines(executable: Executable, tile: int) -> Iterator[str]:
     interleaved = memory.interleaved[tile]
     if interleaved:
         yield f"  of these, {interleaved:,} B must lie in the {ipu.tile.interleaved_bytes:,} B of interleaved memory"
+    yield from _addresses(executable, tile)
+
+
+def _addresses(executable: Executable, tile: int) -> Iterator[str]:
+    """Where the data of a tile lies, in order of addresses; nothing where that is not known."""
+    found = executable.memory.addresses_of(tile)
+    if found is None:
+        yield "  addresses are known of the fullest kinds of tiles: of this one, what lives together is added up"
+        return
+    yield f"  addresses, of {executable.memory.available_bytes:,} B; the highest in use ends at {found.top:,}"
+    if found.program_bytes:
+        yield f"    {0:>9,} {found.program_bytes:>9,} B  code, state of vertices, stacks, stream buffers"
+    order = np.argsort(found.address, kind="stable")
+    variables = executable.graph.variables
+    for place in order[:_MOST].tolist():
+        name = variables[int(found.variable[place])].name
+        yield f"    {int(found.address[place]):>9,} {int(found.bytes[place]):>9,} B  {name}"
+    if len(order) > _MOST:
+        yield f"    and {len(order) - _MOST:,} variables more"
+    if len(found.step):
+        low, high = int(found.step_address.min()), int((found.step_address + found.step_bytes).max())
+        yield f"    {low:>9,} to {high:,}  data in motion, during {counted(len(found.step), 'step')}"
 
 
 def _note(executable: Executable, tile: int, category: str) -> str:

@@ -1,0 +1,263 @@
+"""Addresses: where the data of one tile lies, found by packing lifetimes.
+
+Data that is wanted at the same time may not share bytes; data that is not may. This is dynamic storage allocation with
+lifetimes that are known, which is hard to do at best; greedy ones come within a few percent of the sum that is live at
+the worst step, which no packing can go below. One after the other takes the smallest hole that is large enough, of
+those that nothing leaves occupied at any of its steps. Source: greedy by size, Pisarchyk and Lee, "Efficient memory
+management for deep neural net inference" (2020); greedy by lifetime does better where small things live long, so both
+are tried, and then what stuck out is placed first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from abele.arrays import Bool, Int64
+from abele.machine import TileMemory
+
+_REPAIRS = 12
+"""Further attempts, in which what stuck out of memory is placed first."""
+_GOOD = 32
+"""Where nothing can fit, a packing that loses less than 1 / 32 is as good as any."""
+_FULL = 4
+"""Steps with less than 3 / 4 of the bytes of the fullest one are not thought to raise the top."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Items:
+    """Data of one tile that wants addresses.
+
+    Attributes:
+        size: Bytes of each, whole multiples of the usual alignment, int64[n].
+        alignment: Its address is a multiple of this, int64[n].
+        lowest: Lowest address that it may have, int64[n].
+        ptr: Lifetimes of item i are ``ptr[i]`` to ``ptr[i + 1]``, at least one, int64[n + 1].
+        begin: First step of each lifetime, int64[k]; ascending, and apart, within an item; −1 for before all.
+        end: One past its last step, int64[k].
+        apart: For an item, those with which it may share no memory element; given both ways.
+    """
+
+    size: Int64
+    alignment: Int64
+    lowest: Int64
+    ptr: Int64
+    begin: Int64
+    end: Int64
+    apart: Mapping[int, Sequence[int]]
+
+    @property
+    def span(self) -> Int64:
+        """Steps during which each item is live, int64[n]."""
+        if len(self.size) == 0:
+            return self.size
+        return np.asarray(np.add.reduceat(self.end - self.begin, self.ptr[:-1]), dtype=np.int64)
+
+    def take(self, kept: Bool) -> Items:
+        """Some of the items; whatever others are to be apart from is kept as well."""
+        number, rows = np.cumsum(kept) - 1, np.repeat(kept, np.diff(self.ptr))
+        return Items(
+            size=self.size[kept],
+            alignment=self.alignment[kept],
+            lowest=self.lowest[kept],
+            ptr=np.concatenate([[0], np.cumsum(np.diff(self.ptr)[kept])]),
+            begin=self.begin[rows],
+            end=self.end[rows],
+            apart={int(number[i]): [int(number[j]) for j in others] for i, others in self.apart.items()},
+        )
+
+    def followed_by(self, more: Items) -> Items:
+        """These items and then others, which need not be apart from any."""
+        columns = ("size", "alignment", "lowest", "begin", "end")
+        joined = {name: np.concatenate([getattr(self, name), getattr(more, name)]) for name in columns}
+        return Items(ptr=np.concatenate([self.ptr, self.ptr[-1] + more.ptr[1:]]), apart=self.apart, **joined)
+
+
+class PackedItems(NamedTuple):
+    """Addresses of items.
+
+    Attributes:
+        address: Address of each, int64[n].
+        top: One past the highest address that any of them takes; the floor where there are none.
+    """
+
+    address: Int64
+    top: int
+
+
+def pack(items: Items, floor: int, room: int, memory: TileMemory) -> PackedItems:
+    """Addresses of the items of a tile.
+
+    Args:
+        items: The items.
+        floor: Addresses below it are taken.
+        room: Bytes of the tile; the first packing that stays below is taken, else that with the lowest top.
+        memory: The memory, of which the elements are taken.
+    """
+    live = _live(items)
+    least = floor + int(live.max(initial=0))
+    # What lives during one step that is not among the fullest finds a place behind all others.
+    single, last = items.span == 1, np.maximum(items.ptr[1:] - 1, 0)
+    late = single & (items.lowest == 0)
+    late[late] = live[items.begin[last[late]]] * _FULL < live.max(initial=0) * (_FULL - 1)
+    late[list(items.apart)] = False
+    best: PackedItems | None = None
+    order = np.empty(0, dtype=np.int64)
+    for order in _orders(items):
+        found = _placed(items, order[~late[order]], order[late[order]], floor, memory)
+        best = found if best is None or found.top < best.top else best
+        if best.top <= room or (least > room and best.top - least < least // _GOOD):
+            return best
+    assert best is not None
+    if least > room:
+        return best
+    for _ in range(_REPAIRS):
+        out = (best.address + items.size)[order] > room
+        if not out.any():
+            break
+        late[order[out]] = False
+        order = np.concatenate([order[out], order[~out]])
+        found = _placed(items, order[~late[order]], order[late[order]], floor, memory)
+        if found.top < best.top:
+            best = found
+        if best.top <= room:
+            break
+    return best
+
+
+def _live(items: Items) -> Int64:
+    """Bytes that live during each step, int64[steps]."""
+    size, steps = np.repeat(items.size, np.diff(items.ptr)), int(items.end.max(initial=0))
+    change = np.bincount(np.maximum(items.begin, 0), size, steps + 1) - np.bincount(items.end, size, steps + 1)
+    return np.cumsum(change[:steps]).astype(np.int64)
+
+
+def _orders(items: Items) -> Iterator[Int64]:
+    """Orders of placing: what is bound to a region first, then the largest; then what lives longest."""
+    bound = items.lowest > 0
+    yield np.lexsort((-items.span, -items.size, ~bound))
+    yield np.lexsort((-items.size, -items.span, ~bound))
+
+
+class _Taken:
+    """What has its place already: intervals of addresses and of steps, in order of low ends."""
+
+    def __init__(self, capacity: int) -> None:
+        # Low end, high end, first step and end.
+        self._rows = np.empty((4, capacity), dtype=np.int64)
+        self._count = 0
+
+    def during(self, begin: Sequence[int], end: Sequence[int]) -> tuple[Int64, Int64]:
+        """Low and high ends of what is there during some steps."""
+        low, high, starts, ends = self._rows[:, : self._count]
+        meets = (starts < end[0]) & (ends > begin[0])
+        for first, last in zip(begin[1:], end[1:], strict=True):
+            meets |= (starts < last) & (ends > first)
+        return low[meets], high[meets]
+
+    def add(self, low: int, high: int, begin: Sequence[int], end: Sequence[int]) -> None:
+        """Take addresses during some steps."""
+        rows, count, more = self._rows, self._count, len(begin)
+        place = int(np.searchsorted(rows[0, :count], low))
+        if place < count:
+            rows[:, place + more : count + more] = rows[:, place:count]
+        here = rows[:, place : place + more]
+        here[0], here[1], here[2], here[3] = low, high, begin, end
+        self._count += more
+
+    def reach(self, steps: int) -> Int64:
+        """One past the highest address that is taken during each step, int64[steps]; 0 where none is."""
+        found = np.zeros(steps, dtype=np.int64)
+        _, high, starts, ends = self._rows[:, : self._count]
+        order = np.argsort(high, kind="stable")
+        for top, begin, end in zip(high[order].tolist(), starts[order].tolist(), ends[order].tolist(), strict=True):
+            found[max(begin, 0) : end] = top
+        return found
+
+
+def _placed(items: Items, order: Int64, late: Int64, floor: int, memory: TileMemory) -> PackedItems:
+    """Place items in an order, each in the smallest hole that takes it.
+
+    Args:
+        items: The items.
+        order: Those that are placed one by one.
+        late: Those of a single step that are placed afterwards, behind what is there if that raises no top.
+        floor: Addresses below it are taken.
+        memory: The memory.
+    """
+    address = np.zeros(len(items.size), dtype=np.int64)
+    taken, top = _Taken(len(items.begin)), floor
+    begin, end = items.begin.tolist(), items.end.tolist()
+    ptr, sizes = items.ptr.tolist(), items.size.tolist()
+    alignments, lowest = items.alignment.tolist(), items.lowest.tolist()
+    done: set[int] = set()
+
+    def place(item: int) -> None:
+        nonlocal top
+        lives = slice(ptr[item], ptr[item + 1])
+        low, high = taken.during(begin[lives], end[lives])
+        if item in items.apart:
+            partners = np.array([i for i in items.apart[item] if i in done], dtype=np.int64)
+            low, high = _with_elements(address[partners], items.size[partners], low, high, memory)
+        at = _hole(low, high, sizes[item], alignments[item], max(floor, lowest[item]))
+        address[item] = at
+        done.add(item)
+        top = max(top, at + sizes[item])
+        taken.add(at, at + sizes[item], begin[lives], end[lives])
+
+    for item in order.tolist():
+        place(item)
+    if len(late):
+        step, alignment = items.begin[items.ptr[late]], items.alignment[late]
+        behind = np.maximum(taken.reach(int(step.max()) + 1)[step], floor)
+        behind += -behind % alignment
+        # Items of one step follow each other: only the first of each is placed without a look.
+        first = np.zeros(len(late), dtype=bool)
+        first[np.unique(step, return_index=True)[1]] = True
+        free = first & (behind + items.size[late] <= top)
+        address[late[free]] = behind[free]
+        for item, at in zip(late[free].tolist(), behind[free].tolist(), strict=True):
+            lives = slice(ptr[item], ptr[item + 1])
+            taken.add(at, at + sizes[item], begin[lives], end[lives])
+        for item in late[~free].tolist():
+            place(item)
+    return PackedItems(address, top)
+
+
+def _hole(low: Int64, high: Int64, size: int, alignment: int, floor: int) -> int:
+    """Address of the smallest hole between intervals, in order of their low ends, that takes so many bytes."""
+    if len(low) == 0:
+        return -(-floor // alignment) * alignment
+    start = np.empty(len(low) + 1, dtype=np.int64)
+    start[0] = floor
+    np.maximum.accumulate(high, out=start[1:])
+    np.maximum(start, floor, out=start)
+    start += -start % alignment
+    hole = low - start[:-1]
+    fits = np.flatnonzero(hole >= size)
+    return int(start[fits[np.argmin(hole[fits])]]) if len(fits) else int(start[-1])
+
+
+def _with_elements(address: Int64, size: Int64, low: Int64, high: Int64, memory: TileMemory) -> tuple[Int64, Int64]:
+    """Intervals that are taken, and besides the whole elements in which some items lie, in order of low ends."""
+    begin, end = _element(address, memory)[0], _element(address + np.maximum(size - 1, 0), memory)[1]
+    low, high = np.concatenate([low, begin]), np.concatenate([high, end])
+    order = np.argsort(low, kind="stable")
+    return low[order], high[order]
+
+
+def _element(address: Int64, memory: TileMemory) -> tuple[Int64, Int64]:
+    """First address of the memory element that each address lies in, and one past its last.
+
+    In interleaved memory two neighbours are one element, since words alternate between them.
+    """
+    plain, size = memory.plain_bytes, memory.element_bytes
+    beyond = address >= plain
+    width = np.where(beyond, 2 * size, size)
+    base = np.where(beyond, plain, 0)
+    begin = base + (address - base) // width * width
+    # The last element before region 1 ends where that begins.
+    return begin, np.where(beyond, begin + width, np.minimum(begin + width, plain))
