@@ -138,10 +138,8 @@ class Analysis:
         self.placement = ElementDemands(self.layout, self.system.ipu.tile.alignment_bytes)
         self._equal_steps = EqualSteps(graph, self.layout)
         self._validator = Validator(graph)
-        self._tiles_of: dict[CodeletDef, list[Int32]] = {}
+        self._tiles_of: dict[CodeletDef, list[tuple[int, Int32]]] = {}
         self._with_copies: dict[int, Analysed] = {}
-        self._state_of: dict[tuple[int, int], tuple[TileVector, int]] = {}
-        self._programs: dict[tuple[int, int], ExchangeProgram] = {}
         self._equal_to: dict[int, tuple[Superstep, int]] = {}
 
     def run(self, lowered: Lowered, progress: Callable[[str, float], None]) -> tuple[Superstep, ...]:
@@ -160,9 +158,8 @@ class Analysis:
             found.append(meaning_of(step.node).analyse(self, step))
             progress("supersteps", len(found) / len(lowered.distinct))
         self._add_control_code(lowered.steps, found)
-        self._add_state_of_steps()
-        self._add_exchange_programs(found)
-        self._add_vertex_code()
+        self._add_code_of_steps(found)
+        self._add_vertex_code(found)
         return tuple(found)
 
     def meeting(self, node: Program) -> tuple[int, ...]:
@@ -200,17 +197,17 @@ class Analysis:
     def compute_set(self, step: Step, compute_set: ComputeSet) -> Superstep:
         """Analysis of the vertices of a compute set, or that of an equal one that is known."""
         where = f"compute set {compute_set.name!r}"
-        equal = self._copied(compute_set) or self._compared(compute_set, where)
+        equal = self._copied(step, compute_set) or self._compared(step, compute_set, where)
         if equal is None:
             found = self._first(step, compute_set, compute_set.groups)
             self._remembered(found)
         else:
-            found = equal.found(self._following(equal, step, where), self.tiles_per_ipu)
+            found = Analysed((), self._following(equal, step, where))
         if compute_set.has_copies:
             self._with_copies[compute_set.id] = found
         return found.superstep
 
-    def _copied(self, compute_set: ComputeSet) -> EqualStep | None:
+    def _copied(self, step: Step, compute_set: ComputeSet) -> EqualStep | None:
         """The step that a compute set is a copy of, if that was analysed and variables still lie as they did.
 
         Vertices are looked at only where they ask something of the place of their variables.
@@ -227,40 +224,30 @@ class Analysis:
             self.placement.add(field_uses(compute_set.groups))
         if shift:
             for group in copied.groups:
-                self._tiles_of.setdefault(group.codelet, []).append(group.tile + np.int32(shift))
+                self._tiles_of.setdefault(group.codelet, []).append((step.superstep, group.tile + np.int32(shift)))
         return equal
 
-    def _compared(self, compute_set: ComputeSet, where: str) -> EqualStep | None:
+    def _compared(self, step: Step, compute_set: ComputeSet, where: str) -> EqualStep | None:
         """An analysed step with the same vertices, if there is one."""
         groups = compute_set.groups
         for group in groups:
             check_group(group, self.graph, where)
-            self._tiles_of.setdefault(group.codelet, []).append(group.tile)
+            self._tiles_of.setdefault(group.codelet, []).append((step.superstep, group.tile))
         # What fields ask of memory depends on the variables, so equal steps are asked, too.
         self.placement.add(field_uses(groups))
         return self._equal_steps.find(groups)
 
     def _remembered(self, first: Analysed) -> Superstep:
-        """Analysis of a step, kept for those that equal it; counts its code."""
+        """Analysis of a step, kept for those that equal it."""
         self._equal_steps.add(first)
-        self._count_code(first, 0, first.superstep.index)
         return first.superstep
 
     def _following(self, equal: EqualStep, step: Step, user: str) -> Superstep:
-        """Analysis of a step from an equal one that is known; counts its code."""
+        """Analysis of a step from an equal one that is known."""
         self._checked(equal.access, step, user)
         by = equal.ipus * self.tiles_per_ipu
-        self._count_code(equal.first, by, step.superstep)
         self._equal_to[step.superstep] = (equal.first.superstep, by)
         return relocated(equal, step, self.tiles_per_ipu)
-
-    def _count_code(self, first: Analysed, tiles: int, number: int) -> None:
-        """Count the code of superstep ``number``, ``tiles`` further on than the equal one was analysed."""
-        state, code = first.vertex_state, first.exchange_code
-        self._state_of[id(state), tiles] = state, self._state_of.get((id(state), tiles), (state, 0))[1] + 1
-        bases = len(first.superstep.access.touched) + 1
-        program = self._programs.setdefault((id(code), tiles), ExchangeProgram(code, tiles, bases, []))
-        program.supersteps.append(number)
 
     def copy(self, step: Step, node: Copy) -> Superstep:
         """Analysis of a copy between two views, or that of an equal one that is known."""
@@ -273,7 +260,7 @@ class Analysis:
         plan = plan_copy(node.source, node.destination, self.layout, self.tiles_per_ipu)
         code = self._exchange_code(plan)
         found = Superstep.of(step, access).moving(plan, self.groups).with_exchange_code(code)
-        return self._remembered(Analysed((), found, TileVector.zero(self.graph.num_tiles), code))
+        return self._remembered(Analysed((), found))
 
     def _first(self, step: Step, compute_set: ComputeSet, groups: Sequence[VertexGroup]) -> Analysed:
         """Analyse a compute set that no other is known to equal."""
@@ -296,16 +283,13 @@ class Analysis:
             num_vertices=sum(g.num for g in groups),
             num_edges=sum(len(u.edge.index) for u in uses),
             codelets=tuple(dict.fromkeys(g.codelet for g in groups)),
+            vertex_state=vertex_state_bytes(groups, self.system.ipu, self.graph.num_tiles).packed(),
         )
-        state = vertex_state_bytes(groups, self.system.ipu, self.graph.num_tiles).packed()
-        code = self._exchange_code(plan)
-        return Analysed(tuple(groups), found.with_exchange_code(code), state, code)
+        return Analysed(tuple(groups), found.with_exchange_code(self._exchange_code(plan)))
 
     def moving(self, superstep: Superstep, plan: ExchangePlan, linked: System | None = None) -> Superstep:
         """A superstep that moves data between tiles, besides; bytes between IPUs cross the links of ``linked``."""
-        code = self._exchange_code(plan)
-        self.code["exchange_code"].add(code)
-        return superstep.moving(plan, self.groups, linked).with_exchange_code(code)
+        return superstep.moving(plan, self.groups, linked).with_exchange_code(self._exchange_code(plan))
 
     def _exchange_code(self, plan: ExchangePlan) -> TileVector:
         return exchange_code_bytes(plan, self.system.ipu.exchange, self.graph.num_tiles).packed()
@@ -394,30 +378,47 @@ class Analysis:
             for tiles, nodes in nodes_at.items():
                 self.code["control_code"].add(here.shifted(tiles), nodes)
 
-    def _add_state_of_steps(self) -> None:
-        """Count vertex state, that of equal steps in one go."""
-        for (_, tiles), (state, count) in self._state_of.items():
-            self.code["vertex_state"].add(state.shifted(tiles), count)
+    def _add_code_of_steps(self, supersteps: list[Superstep]) -> None:
+        """Count vertex state, that of equal steps in one go, and exchange code, which equal steps have in common."""
+        states, programs = dict[Hashable, tuple[TileVector, int]](), dict[Hashable, ExchangeProgram]()
+        for superstep in supersteps:
+            # Equal steps share the numbers, and further on in the machine have tiles of their own.
+            if superstep.vertex_state is not None:
+                key = id(superstep.vertex_state.values), superstep.vertex_state.first_tile
+                states[key] = superstep.vertex_state, states[key][1] + 1 if key in states else 1
+            if superstep.exchange_code is not None:
+                key = id(superstep.exchange_code.values), superstep.exchange_code.first_tile
+                bases = len(superstep.access.touched) + 1
+                program = programs.setdefault(key, ExchangeProgram(superstep.exchange_code, bases, []))
+                program.supersteps.append(superstep.index)
+        for state, count in states.values():
+            self.code["vertex_state"].add(state, count)
+        for program in programs.values():
+            users = len(program.supersteps)
+            first, further = program.placed(self.system.ipu.exchange)
+            self.code["exchange_code"].add(first)
+            self.code["exchange_code"].add(further, users - 1)
+            if users > 1:
+                for number in program.supersteps:
+                    code = first if number == program.supersteps[0] else further
+                    supersteps[number] = replace(supersteps[number], exchange_code=code, exchange_code_users=users)
 
-    def _add_exchange_programs(self, found: list[Superstep]) -> None:
-        """Count exchange code, of equal supersteps that share it once, and say so in these."""
-        for program in self._programs.values():
-            total, each = program.placed(self.system.ipu.exchange)
-            self.code["exchange_code"].add(total)
-            if len(each) > 1:
-                for number, size in zip(program.supersteps, each, strict=True):
-                    found[number] = replace(found[number], exchange_code_bytes=size, exchange_code_users=len(each))
-
-    def _add_vertex_code(self) -> None:
-        """Count each codelet once on every tile that runs it in some step."""
+    def _add_vertex_code(self, supersteps: list[Superstep]) -> None:
+        """Count each codelet once on every tile that runs it in some step: for the first superstep that does."""
+        num_tiles, code = self.graph.num_tiles, dict[int, list[TileVector]]()
         for codelet, columns in self._tiles_of.items():
-            tiles = TileSet.of(columns, self.graph.num_tiles)
-            here = tiles.zeros()
-            for column in columns:
+            tiles = TileSet.of([column for _, column in columns], num_tiles)
+            user = np.full(len(tiles) + 1, -1, dtype=np.int64)
+            for number, column in reversed(columns):
                 # Set, not added: a codelet that runs in many steps is on the tile once.
-                here[tiles.positions(column)] = 1
-            self.code["vertex_code"].add(TileVector(tiles, here), code_bytes_of(codelet))
+                user[tiles.positions(column)] = number
+            here, size = (user >= 0).astype(np.int64), code_bytes_of(codelet)
+            self.code["vertex_code"].add(TileVector(tiles, here), size)
             self.code["stacks"].add(TileVector(tiles, here * stack_bytes_of(codelet, self.system.ipu)))
+            for number in distinct(user[user >= 0]).tolist():
+                code.setdefault(number, []).append(TileVector(tiles, np.where(user == number, size, 0)).packed())
+        for number, parts in code.items():
+            supersteps[number] = replace(supersteps[number], vertex_code=added(parts, num_tiles).packed())
 
 
 def _user(step: Step) -> str:

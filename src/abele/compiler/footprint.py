@@ -96,34 +96,30 @@ class ExchangeProgram(NamedTuple):
     in where these variables begin, and one program serves all of them that finds each beginning in a register.
 
     Attributes:
-        code: Bytes on each tile, where it was planned first.
-        tiles: Distance of the supersteps from there.
+        code: Bytes on each tile.
         num_bases: Variables and buffers that it moves pieces of, at most.
         supersteps: Numbers of the supersteps.
     """
 
     code: TileVector
-    tiles: int
     num_bases: int
     supersteps: list[int]
 
-    def placed(self, exchange: Exchange) -> tuple[TileVector, list[int]]:
-        """Bytes of all of its supersteps on each tile, and of each superstep over all tiles.
+    def placed(self, exchange: Exchange) -> tuple[TileVector, TileVector]:
+        """Bytes on each tile of the first of its supersteps, and of each further one.
 
         Model: a tile has the program once, and for each superstep an instruction that sets the register of each
         variable; or every superstep has a program of its own, where these are shorter.
         Source: sends name their data by the offset from a register (``sendoff``, SAG); that receivers' pointers do, and
         that Poplar shares programs beyond those in functions, is guessed: ``Exchange.base_code_bytes``.
         """
-        code, users = self.code.shifted(self.tiles), len(self.supersteps)
+        code, users = self.code, len(self.supersteps)
         setting = np.minimum(code.values, self.num_bases * exchange.base_code_bytes)
         # A tile on which the registers cost more than the code has a program for each superstep.
         is_shared = code.values + users * setting < users * code.values
         first = np.where(is_shared, code.values + setting, code.values)
         further = np.where(is_shared, setting, code.values)
-        alike = TileVector(code.tile_set, further).sum()
-        total = TileVector(code.tile_set, first + (users - 1) * further)
-        return total, [TileVector(code.tile_set, first).sum(), *[alike] * (users - 1)]
+        return TileVector(code.tile_set, first), TileVector(code.tile_set, further)
 
 
 def control_code_bytes(working: TileVector, exchanges: Sequence[TileVector], ipu: Ipu) -> TileVector:

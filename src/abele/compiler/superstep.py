@@ -161,8 +161,10 @@ class Superstep:
         codelets: Their codelets.
         data_dependent: Names of those whose cost depends on data; a run can count it.
         buffer_bytes: Memory for data in motion on each tile, or None when it needs none.
-        exchange_code_bytes: Exchange instructions over all tiles; a program that equal supersteps share is counted at
-            the first of them, and at each what readies the program for its variables.
+        vertex_state: Bytes of its vertices' records on each tile, or None when it has none.
+        vertex_code: Bytes of codelets on each tile that no superstep before it needs there, or None.
+        exchange_code: Bytes of its exchange instructions on each tile, or None. A program that equal supersteps share is
+            counted at the first of them, and at each what readies the program for its variables.
         exchange_code_users: Supersteps on the same tiles that have this exchange program in common, itself included.
     """
 
@@ -189,7 +191,9 @@ class Superstep:
     codelets: tuple[CodeletDef, ...] = ()
     data_dependent: tuple[str, ...] = ()
     buffer_bytes: TileVector | None = None
-    exchange_code_bytes: int = 0
+    vertex_state: TileVector | None = None
+    vertex_code: TileVector | None = None
+    exchange_code: TileVector | None = None
     exchange_code_users: int = 1
 
     @staticmethod
@@ -211,7 +215,12 @@ class Superstep:
 
     def with_exchange_code(self, code: TileVector) -> Superstep:
         """The same with exchange instructions, in bytes on each tile."""
-        return replace(self, exchange_code_bytes=code.sum())
+        return replace(self, exchange_code=code if code.any() else None)
+
+    @property
+    def exchange_code_bytes(self) -> int:
+        """Exchange instructions over all tiles."""
+        return 0 if self.exchange_code is None else self.exchange_code.sum()
 
     @property
     def estimated(self) -> tuple[str, ...]:
