@@ -52,6 +52,11 @@ from abele.session.remedies import Build, Halved, NetworkCase, Smaller, fitted, 
 from abele.session.settings import Settings
 from abele.session.store import CompiledFolder, own_code
 
+REBUILT_PART = 20
+"""Activations of a block that would take more than 1 / 20 of an IPU's memory are made again where that is cheap.
+
+A guess: below, the time for it is better spent otherwise."""
+
 # The bar that shows how far compiling is.
 
 Progress = Callable[[str, float], None]
@@ -325,6 +330,7 @@ def _build(case: NetworkCase) -> NetworkProgram:
         groups,
         recompute=settings.recompute,
         recompute_stages=settings.recompute_stages,
+        rebuilt_above=0 if settings.recompute else graph.system.ipu.memory_bytes // REBUILT_PART,
         automatic_loss_scale=automatic,
         blocks=blocks,
     )
