@@ -151,7 +151,7 @@ class BlockBuilder:
 
     @contextmanager
     def reading(self, instead: Callable[[Value], Value] | None) -> Iterator[None]:
-        """Let ops that are emitted inside read ``instead(value)`` for each operand; None for the operands as they are."""
+        """Let ops that are emitted inside read ``instead(value)`` for each operand; None: operands as they are."""
         before, self._instead = self._instead, instead
         try:
             yield
