@@ -14,6 +14,7 @@ from abele.expr.derivative import arg
 from abele.network import Network, NetworkBuilder, Value, differentiate, evaluate
 from abele.network.ir import BlockBuilder, Stage
 from abele.network.ops import build
+from abele.network.passes import Outline
 
 WIDTH = 4
 Block = tuple[bool, bool, bool]
@@ -91,9 +92,33 @@ def test_rebuild__ends_of_residual_blocks__are_made_again_of_the_one_before_whic
     assert [end in kept(made) for end in ends] == [False, False, True, False, True]
 
 
-@pytest.mark.parametrize(("above", "is_rebuilt"), [(0, True), (2 * 3 * WIDTH * 4 * 4, False), (None, False)])
-def test_rebuild__few_bytes_to_save__are_not_worth_the_time(above: int | None, is_rebuilt: bool) -> None:
-    # Outputs of two ReLUs, of 3 · 4 · 2 · 2 elements each.
+@pytest.mark.parametrize(("above", "is_rebuilt"), [(0, True), (3 * WIDTH * 4 * 4, False), (None, False)])
+def test_rebuild__small_activations__are_not_worth_the_time(above: int | None, is_rebuilt: bool) -> None:
+    # Activations have 3 · 4 · 2 · 2 elements.
     net = chain([(False, True, False)])
     made = differentiate(net, net.parameters, rebuilt_above=above)
     assert (len(kept(made)) < len(kept(differentiate(net, net.parameters)))) == is_rebuilt
+
+
+def test_rebuild__probabilities_after_dropout__are_drawn_again_where_layers_are_functions() -> None:
+    net = NetworkBuilder()
+    x = net.input((2, 4, 4), "f32", "x")
+    for number in range(3):
+        weight = net.parameter((2, 4, 4), "f32", f"w{number}")
+        chances = build.softmax(net, build.matmul(net, x, weight), 2)
+        dropped = build.reshape(net, build.dropout(net, build.reshape(net, chances, (8, 4)), 0.5), (2, 4, 4))
+        x = build.nonlinearity(net, "tanh", build.matmul(net, dropped, weight))
+    net.loss = build.reduce(net, x, range(3))
+    layers = Outline(min_ops=4).run(net.finish())
+    once, again = (differentiate(layers, layers.parameters, rebuilt_above=above) for above in (None, 0))
+    random = np.random.default_rng(0)
+    assert layers.seed is not None
+    feeds = {v: random.normal(size=v.shape) for v in (*layers.inputs, *layers.parameters)}
+    feeds[layers.seed] = np.array([7, 3], np.uint32)
+    expected, got = evaluate(once, feeds), evaluate(again, feeds)
+    for parameter in layers.parameters:
+        want, found = expected[once.gradients[parameter]], got[again.gradients[parameter]]
+        np.testing.assert_allclose(found, want, rtol=1e-12)
+    results = [next(op for op in made.ops if op.kind == "call").outputs for made in (once, again)]
+    # What leaves the layer, its probabilities, and what dropout left of them.
+    assert [len(r) for r in results] == [3, 2]

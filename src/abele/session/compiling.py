@@ -52,10 +52,10 @@ from abele.session.remedies import Build, Halved, NetworkCase, Smaller, fitted, 
 from abele.session.settings import Settings
 from abele.session.store import CompiledFolder, own_code
 
-REBUILT_PART = 20
-"""Activations of a block that would take more than 1 / 20 of an IPU's memory are made again where that is cheap.
+REBUILT_PART = 128
+"""Activations of more than 1 / 128 of an IPU's memory are made again in the backward pass where that is cheap.
 
-A guess: below, the time for it is better spent otherwise."""
+A guess: 5 KB of a tile, at which the time for it is about a thousandth of an update's."""
 
 # The bar that shows how far compiling is.
 

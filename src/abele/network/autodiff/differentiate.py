@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from abele.errors import TensorError
 from abele.expr import Const, derivative
 from abele.network.autodiff.gradient_counts import BlockCounts, Tracking
-from abele.network.autodiff.rebuild import Recipe, recipes
+from abele.network.autodiff.rebuild import Recipes, recipes
 from abele.network.automatic_scale import AutomaticLossScale
 from abele.network.ir import (
     HERE,
@@ -76,8 +76,7 @@ def differentiate(
         scale: Gradient of the loss by itself.
         variable_scale: Initial value of a further factor, where that may change on the device.
         counted: Choice of gradients that are counted by magnitude, where an automatic scale follows them.
-        rebuilt_above: Bytes of activations of a block above which they are made again of what is kept anyway; None to
-            keep them all.
+        rebuilt_above: Bytes of an activation above which it is made again of what is kept anyway; None to keep all.
 
     Raises:
         TensorError: The network has no loss.
@@ -212,7 +211,7 @@ class _Reverse:
         kept: Values whose gradients are asked for though ops make them; filled on the way.
         ends: Values through which nothing is differentiated.
         counts: Counts gradients by magnitude, where that is asked for.
-        rebuilt_above: Bytes of activations above which they are made again; None to keep them.
+        rebuilt_above: Bytes of an activation above which it is made again of what is kept anyway; None to keep all.
         recipes: What is made again, of what.
         rebuilt: What was made again.
     """
@@ -225,7 +224,7 @@ class _Reverse:
     ends: frozenset[Value] = frozenset()
     counts: BlockCounts | None = None
     rebuilt_above: int | None = None
-    recipes: dict[Value, Recipe] = field(default_factory=dict)
+    recipes: Recipes = field(default_factory=dict)
     rebuilt: dict[Value, Value] = field(default_factory=dict)
 
     def run(self, ops: Sequence[NetworkOp], reached: set[Value], pending: Pending) -> None:
@@ -278,7 +277,7 @@ class _Reverse:
         if value not in self.rebuilt:
             name, net = self._home.makers[value].debug, self.net
             with net.reading(None), net.at(name.renamed(f"{name.name}/again") if name.name else name):
-                self.rebuilt[value] = recipe.made(net, value)
+                self.rebuilt[value] = recipe.made(net, value, self._again_made)
         return self.rebuilt[value]
 
     @property

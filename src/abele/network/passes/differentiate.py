@@ -20,8 +20,7 @@ class Differentiate(Pass):
         scale: Gradient of the loss by itself: 1, a loss scale, or −1 to go uphill.
         variable_scale: Initial value of a further factor, where that may change on the device.
         counted: Choice of gradients that are counted by magnitude, where an automatic scale follows them.
-        rebuilt_above: Bytes of activations of a block above which they are made again of what is kept anyway; None to
-            keep them all.
+        rebuilt_above: Bytes of an activation above which it is made again of what is kept anyway; None to keep all.
     """
 
     name: ClassVar[str] = "differentiate"

@@ -168,8 +168,7 @@ def training_pipeline(
         groups: Optimisers and their parameters.
         recompute: True to compute cheap activations again in the backward pass.
         recompute_stages: False to keep activations between the stages of a pipeline, and not compute them again.
-        rebuilt_above: Bytes of activations of a block above which they are made again of what is kept anyway; None to
-            keep them all.
+        rebuilt_above: Bytes of an activation above which it is made again of what is kept anyway; None to keep all.
         automatic_loss_scale: Rule by which the loss scale follows the gradients, if it does.
         blocks: Says in which blocks attention leaves out what known masks hide; None to compute all of it.
 
