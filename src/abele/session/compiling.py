@@ -52,6 +52,11 @@ from abele.session.remedies import Build, Halved, NetworkCase, Smaller, fitted, 
 from abele.session.settings import Settings
 from abele.session.store import CompiledFolder, own_code
 
+REBUILT_PART = 128
+"""Activations of more than 1 / 128 of an IPU's memory are made again in the backward pass where that is cheap.
+
+A guess: 5 KB of a tile, at which the time for it is about a thousandth of an update's."""
+
 # The bar that shows how far compiling is.
 
 Progress = Callable[[str, float], None]
@@ -325,6 +330,7 @@ def _build(case: NetworkCase) -> NetworkProgram:
         groups,
         recompute=settings.recompute,
         recompute_stages=settings.recompute_stages,
+        rebuilt_above=0 if settings.recompute else graph.system.ipu.memory_bytes // REBUILT_PART,
         automatic_loss_scale=automatic,
         blocks=blocks,
     )

@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from abele.errors import TensorError
 from abele.expr import Const, derivative
 from abele.network.autodiff.gradient_counts import BlockCounts, Tracking
+from abele.network.autodiff.rebuild import Recipes, recipes
 from abele.network.automatic_scale import AutomaticLossScale
 from abele.network.ir import (
     HERE,
@@ -65,6 +66,7 @@ def differentiate(
     scale: float = 1.0,
     variable_scale: float | None = None,
     counted: AutomaticLossScale | None = None,
+    rebuilt_above: int | None = None,
 ) -> Network:
     """``net`` with the gradient of its loss by each of ``wanted``.
 
@@ -74,6 +76,7 @@ def differentiate(
         scale: Gradient of the loss by itself.
         variable_scale: Initial value of a further factor, where that may change on the device.
         counted: Choice of gradients that are counted by magnitude, where an automatic scale follows them.
+        rebuilt_above: Bytes of an activation above which it is made again of what is kept anyway; None to keep all.
 
     Raises:
         TensorError: The network has no loss.
@@ -96,7 +99,8 @@ def differentiate(
         if counts is not None:
             counts.pass_over(start)
         ends = frozenset(changed.values())
-        reverse = _Reverse(made, kept=dict.fromkeys(changed.values()), ends=ends, counts=counts)
+        kept = dict.fromkeys(changed.values())
+        reverse = _Reverse(made, kept=kept, ends=ends, counts=counts, rebuilt_above=rebuilt_above)
         reverse.run(needed(net.ops, [net.loss]), reached, pending)
         for parameter, value in changed.items():
             late = reverse.kept[value]
@@ -207,6 +211,9 @@ class _Reverse:
         kept: Values whose gradients are asked for though ops make them; filled on the way.
         ends: Values through which nothing is differentiated.
         counts: Counts gradients by magnitude, where that is asked for.
+        rebuilt_above: Bytes of an activation above which it is made again of what is kept anyway; None to keep all.
+        recipes: What is made again, of what.
+        rebuilt: What was made again.
     """
 
     net: BlockBuilder
@@ -216,6 +223,9 @@ class _Reverse:
     kept: dict[Value, Value | None] = field(default_factory=dict)
     ends: frozenset[Value] = frozenset()
     counts: BlockCounts | None = None
+    rebuilt_above: int | None = None
+    recipes: Recipes = field(default_factory=dict)
+    rebuilt: dict[Value, Value] = field(default_factory=dict)
 
     def run(self, ops: Sequence[NetworkOp], reached: set[Value], pending: Pending) -> None:
         """Append the gradients of the operands of ``ops``.
@@ -225,6 +235,8 @@ class _Reverse:
             reached: Values whose gradients are of use.
             pending: Gradients of results; those of operands are added.
         """
+        if self.rebuilt_above is not None:
+            self.recipes = recipes(ops, reached, self.rebuilt_above)
         for op in reversed(ops):
             if any(v in pending for v in op.outputs) and reached.intersection(op.inputs):
                 self._op(op, reached, pending)
@@ -248,13 +260,25 @@ class _Reverse:
                 "checkpoint": self._again,
             }
             backward = special.get(op.kind)
-            gradients = backward(op, grads, wanted) if backward else rule_of(op).backward(net, op, grads, wanted)
+            with net.reading(self._again_made if self.recipes else None):
+                gradients = backward(op, grads, wanted) if backward else rule_of(op).backward(net, op, grads, wanted)
             if self.counts is not None:
                 self.counts.of_operands(op, gradients)
             for value, gradient in zip(op.inputs, gradients, strict=True):
                 if gradient is not None and value in reached:
                     assert gradient.shape == value.shape, f"{op}: gradient {gradient} of {value}"
                     pending.setdefault(value, []).append(gradient)
+
+    def _again_made(self, value: Value) -> Value:
+        """``value``, or what is made here instead of keeping it; once, before its first reader."""
+        recipe = self.recipes.get(value)
+        if recipe is None:
+            return value
+        if value not in self.rebuilt:
+            name, net = self._home.makers[value].debug, self.net
+            with net.reading(None), net.at(name.renamed(f"{name.name}/again") if name.name else name):
+                self.rebuilt[value] = recipe.made(net, value, self._again_made)
+        return self.rebuilt[value]
 
     @property
     def _home(self) -> BlockBuilder:
@@ -263,7 +287,7 @@ class _Reverse:
     def _inner(self, net: BlockBuilder, home: BlockBuilder) -> _Reverse:
         """The backward pass over the ops of a block inside of this one."""
         counts = None if self.counts is None else BlockCounts(net, self.counts.tracking)
-        return _Reverse(net, home, self.functions, counts=counts)
+        return _Reverse(net, home, self.functions, counts=counts, rebuilt_above=self.rebuilt_above)
 
     def _counted(self, made: Sequence[Value], *, has_counts: bool) -> Sequence[Value]:
         """Results of an op with blocks, without its counts at the end; these are added to the counts here."""

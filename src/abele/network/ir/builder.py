@@ -7,7 +7,7 @@ that are there already.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -44,6 +44,7 @@ class BlockBuilder:
         self._stage = Stage.FORWARD
         self._place = HERE
         self._hint: PlanHint | None = None
+        self._instead: Callable[[Value], Value] | None = None
 
     # --- the network around -------------------------------------------------------------------------------------------
 
@@ -148,6 +149,15 @@ class BlockBuilder:
         finally:
             self._origin, self._stage, self._place, self._hint = before
 
+    @contextmanager
+    def reading(self, instead: Callable[[Value], Value] | None) -> Iterator[None]:
+        """Let ops that are emitted inside read ``instead(value)`` for each operand; None: operands as they are."""
+        before, self._instead = self._instead, instead
+        try:
+            yield
+        finally:
+            self._instead = before
+
     def emit(self, kind: str, inputs: Iterable[Value], shape: Sequence[int], dtype: Any, **attrs: Any) -> Value:
         """Append an op with one output, or its simpler form; returns the output."""
         return self.emit_many(kind, inputs, [(tuple(shape), dtype)], **attrs)[0]
@@ -167,7 +177,8 @@ class BlockBuilder:
     ) -> tuple[Value, ...]:
         """Append an op with any number of outputs, given as (shape, type), or its simpler form; returns them."""
         made = tuple(self.value(shape, dtype) for shape, dtype in outputs)
-        read = tuple(map(self.read, inputs))
+        given = inputs if self._instead is None else [*map(self._instead, inputs)]
+        read = tuple(map(self.read, given))
         if self._hint is not None and _is_planned(kind):
             attrs.setdefault("hint", self._hint)
         return self.simplified(NetworkOp(kind, read, made, FrozenDict(attrs), self._origin, regions))

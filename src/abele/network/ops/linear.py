@@ -99,10 +99,11 @@ class Linear(OpRule):
         """Two matmuls, and the sum of the gradient over rows for the bias."""
         grad = only(grads)
         x, weight = op.inputs[:2]
-        # The ops that read the gradient as it is come first: the view of it turned round is of what they read.
+        # By weights before by the input, which is then not alive beside what the other has in motion. The bias comes
+        # first: the view of the gradient turned round is of what its sum reads.
         by_bias = [reduce(net, grad, [0]) if wanted[2] else None] if len(op.inputs) == 3 else []
-        by_x = matmul(net, grad, weight) if wanted[0] else None
         by_weight = matmul(net, transpose(net, grad), x) if wanted[1] else None
+        by_x = matmul(net, grad, weight) if wanted[0] else None
         return [by_x, by_weight, *by_bias]
 
 

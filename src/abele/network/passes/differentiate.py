@@ -20,6 +20,7 @@ class Differentiate(Pass):
         scale: Gradient of the loss by itself: 1, a loss scale, or −1 to go uphill.
         variable_scale: Initial value of a further factor, where that may change on the device.
         counted: Choice of gradients that are counted by magnitude, where an automatic scale follows them.
+        rebuilt_above: Bytes of an activation above which it is made again of what is kept anyway; None to keep all.
     """
 
     name: ClassVar[str] = "differentiate"
@@ -27,6 +28,7 @@ class Differentiate(Pass):
     scale: float = 1.0
     variable_scale: float | None = None
     counted: AutomaticLossScale | None = None
+    rebuilt_above: int | None = None
 
     def run(self, net: Network) -> Network:
         """The network with gradients.
@@ -38,4 +40,11 @@ class Differentiate(Pass):
         """
         wanted = set(self.parameters)
         sources = [p for p in net.parameters if p.name in wanted]
-        return differentiate(net, sources, scale=self.scale, variable_scale=self.variable_scale, counted=self.counted)
+        return differentiate(
+            net,
+            sources,
+            scale=self.scale,
+            variable_scale=self.variable_scale,
+            counted=self.counted,
+            rebuilt_above=self.rebuilt_above,
+        )

@@ -157,6 +157,7 @@ def training_pipeline(
     *,
     recompute: bool = False,
     recompute_stages: bool = True,
+    rebuilt_above: int | None = None,
     automatic_loss_scale: AutomaticLossScale | None = None,
     blocks: BlockChooser | None = None,
 ) -> Pipeline:
@@ -167,6 +168,7 @@ def training_pipeline(
         groups: Optimisers and their parameters.
         recompute: True to compute cheap activations again in the backward pass.
         recompute_stages: False to keep activations between the stages of a pipeline, and not compute them again.
+        rebuilt_above: Bytes of an activation above which it is made again of what is kept anyway; None to keep all.
         automatic_loss_scale: Rule by which the loss scale follows the gradients, if it does.
         blocks: Says in which blocks attention leaves out what known masks hide; None to compute all of it.
 
@@ -186,7 +188,12 @@ def training_pipeline(
     # A scale that may change is a scalar on the device; a fixed one is multiplied into the loss.
     scale, changes = loss_scale_of(groups)
     changes |= automatic_loss_scale is not None
-    start = Differentiate(trained, scale=sign_of(groups) * (1.0 if changes else scale), counted=automatic_loss_scale)
+    start = Differentiate(
+        trained,
+        scale=sign_of(groups) * (1.0 if changes else scale),
+        counted=automatic_loss_scale,
+        rebuilt_above=rebuilt_above,
+    )
     # In a function that stands for several modules none of them has a name of its own.
     apart = automatic_loss_scale is not None and automatic_loss_scale.tracking == GradientTracking.NAMED
     return Pipeline(
