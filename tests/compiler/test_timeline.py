@@ -30,7 +30,8 @@ def test_link_cycles__between_racks__is_bound_by_the_gateway() -> None:
     assert system.gateway is not None
     links = link_bytes({(0, 100): 10**6, (3, 200): 10**6})
     # Racks 1 and 3 are the neighbours of rack 0 on a ring of four: half of a machine's links lead to each.
-    seconds = 1e6 / (system.gateway.bytes_per_second / 2) + system.gateway.hop_seconds
+    rate = system.gateway.bytes_per_second * system.gateway.efficiency_proportion / 2
+    seconds = 1e6 / rate + system.gateway.hop_seconds
     assert link_cycles(links, system) == np.ceil(seconds * system.ipu.clock_hz)
 
 

@@ -50,7 +50,7 @@ def test_link_seconds__torus_of_a_pod64__closes_the_rails() -> None:
 def test_link_seconds__gateway_ring__hops_over_racks_and_shares_a_machines_links() -> None:
     pod = systems.get("bow-pod256")
     assert pod.gateway is not None
-    half, hop = pod.gateway.bytes_per_second / 2, pod.gateway.hop_seconds
+    half, hop = pod.gateway.bytes_per_second * pod.gateway.efficiency_proportion / 2, pod.gateway.hop_seconds
     assert seconds(pod, (0, 64, MB)) == pytest.approx(MB / half + hop)
     assert seconds(pod, (0, 192, MB)) == pytest.approx(MB / half + hop)
     # Opposite racks: two hops, of which the second is shared with what starts in between.
@@ -61,7 +61,7 @@ def test_link_seconds__gateway_ring__hops_over_racks_and_shares_a_machines_links
     two = pod.with_ipus(128)
     # Of two racks, all links lead to the other; one IPU's way to its gateway is narrower than these.
     assert seconds(two, (0, 64, MB)) == pytest.approx(MB / two.host.ipu_bytes_per_second + hop)
-    assert seconds(two, *((i, 64 + i, MB) for i in range(4))) == pytest.approx(4 * MB / 25e9 + hop)
+    assert seconds(two, *((i, 64 + i, MB) for i in range(4))) == pytest.approx(4 * MB / (2 * half) + hop)
     # To another place of the rack it goes on over IPU-Links, which may be the busiest.
     many = [(4 * m, 64 + 2, MB) for m in range(16)]
     assert seconds(two, *many) > 7 * MB / RAIL

@@ -94,14 +94,15 @@ def copy_cycles_by_tile(moves: Moves, ipu: Ipu, num_tiles: int) -> TileVector:
 def host_cycles(num_bytes: int, num_ipus: int, system: System, *, rendezvous: bool = True) -> int:
     """Tile cycles of one host stream copy of ``num_bytes`` by ``num_ipus`` IPUs.
 
-    Model: a rendezvous with the host, and the bytes at the links' bandwidth. Copies in one direction that follow each
-    other meet the host once, for the first of them.
+    Model: a rendezvous with the host, or the last of several, and the bytes at the links' bandwidth. Copies in one
+    direction that follow each other meet the host once, for the first of them.
     Source: that Poplar merges neighbouring stream copies is known of it, what a merged one costs is guessed; constants:
     ``HostLink``, ``Sync``.
     """
     seconds = num_bytes / system.host.bandwidth_bytes_per_second(num_ipus)
     if rendezvous:
-        seconds += system.ipu.sync.host_seconds + system.host.latency_seconds
+        meeting = system.ipu.sync.host_seconds + system.host.latency_seconds
+        seconds += meeting * system.host.longest_proportion(num_ipus)
     return math.ceil(seconds * system.ipu.clock_hz)
 
 

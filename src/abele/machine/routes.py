@@ -173,7 +173,8 @@ def _gateway_seconds(source: Int64, target: Int64, amount: Int64, system: System
         )
     racks = -(-system.num_ipus // rack)
     ways, hops = _ways(racks), np.abs(shorter_way(target // rack - source // rack, racks)).max()
-    busiest = _largest_sum(*_gateway_traffic(source, target, amount, system)) / (gateway.bytes_per_second / ways)
+    rate = gateway.bytes_per_second * gateway.efficiency_proportion / ways
+    busiest = _largest_sum(*_gateway_traffic(source, target, amount, system)) / rate
     into = _entry(source, target, system)
     port = max(_largest_sum(source, amount), _largest_sum(into, amount)) / system.host.ipu_bytes_per_second
     return float(int(hops) * gateway.hop_seconds + max(busiest, port))

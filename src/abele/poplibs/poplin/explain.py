@@ -265,7 +265,7 @@ def explain_convolution(
 def _explained(call: ContractionCall, *, is_matmul: bool) -> Explanation:
     plan = call.schedule.plans[0]
     target = target_of(call.graph.system, call.planning)
-    free = replace(call.planning, parts=(), method="")
+    free = replace(call.searching, parts=(), method="")
     # an outer product's own problem has partials of another type
     problem = replace(plan.problem, partials=call.problem.partials)
     found = best_plans(problem, plan.grains, target, free, 2)

@@ -83,6 +83,8 @@ class Planning:
         training_pass: Pass of a fully connected layer, by PopLibs' name, or empty.
         split: The split that the plan of all passes gives this one, or None.
         beside: Cycles, by kind of step, of a contraction that runs at the same time: time that it covers is free.
+        copied: Sides that are written anew before: their copies take memory beside slices and partials.
+        lasting: Sides whose copies further products read, where there are some.
     """
 
     proportion: float = PROPORTION.default
@@ -94,6 +96,8 @@ class Planning:
     beside: tuple[tuple[str, int], ...] = ()
     training_pass: str = ""
     split: SharedSplit | None = None
+    copied: tuple[str, ...] = ()
+    lasting: tuple[str, ...] = ()
 
     @property
     def joint(self) -> bool:

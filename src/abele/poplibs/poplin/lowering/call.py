@@ -33,7 +33,7 @@ from abele.poplibs.poplin.lowering.storage import (
 )
 from abele.poplibs.poplin.options import DEFAULT, Planning
 from abele.poplibs.poplin.planner.plan import ContractionPlan
-from abele.poplibs.poplin.planner.schedule import PlanSeries, make_schedule
+from abele.poplibs.poplin.planner.schedule import SERIAL_SIDES, PlanSeries, make_schedule
 from abele.poplibs.poplin.planner.search import find_plan
 from abele.poplibs.poplin.planner.target import (
     SIDES,
@@ -191,7 +191,14 @@ class ContractionCall:
         # Eight units make eight out-channels in a pass, so that half a block keeps them as busy as a whole one.
         units, _ = machine.conv_units(self.problem.dtype, self.problem.partials)
         halves = self.layouts.halves_out and units == HALF_BLOCK and not self.planning.joint
-        return make_schedule(self.problem, chosen, machine, self.planning, halves=halves)
+        return make_schedule(self.problem, chosen, machine, self.searching, halves=halves)
+
+    @cached_property
+    def searching(self) -> Planning:
+        """Constraints of the search: those asked for, and the sides whose copies take memory as well."""
+        x, w = self._permutes
+        copied = x or self.expansion is not None, w or self.widening is not None
+        return replace(self.planning, copied=tuple(side for side, made in zip(SIDES, copied, strict=False) if made))
 
     def _shared_plan(self, chosen: tuple[int, ...]) -> ContractionPlan | None:
         """The plan that the passes of a layer share, or None where there is none or operands do not lie for it."""
@@ -309,10 +316,12 @@ class ContractionCall:
 
     def _build(self, body: Steps, made: Tensor, homes: list[Home], result: Tensor) -> None:
         """The steps of the call: arrange the operands, compute, and bring the output where it belongs."""
-        operands = *self._operands(body), self._output(made)
+        x, w = self._operands(body)
         for (plan, begin, size), where in zip(self.schedule.parts(), homes, strict=True):
-            x, w, out = (op.slice(self.schedule.dim, begin, size) for op in operands)
-            build(self.graph, body, plan, x=x, w=w, out=out, where=where, scaling=self.scaling)
+            part = [op.slice(self.schedule.dim, begin, size) for op in (x, w, self._output(made))]
+            if self._late is not None:
+                part[self._late] = self._arranged_alone(body, part[self._late], SIDES[self._late])
+            build(self.graph, body, plan, x=part[0], w=part[1], out=part[2], where=where, scaling=self.scaling)
         if self.like is None or made is result:
             return
         if self.is_direct:
@@ -394,25 +403,44 @@ class ContractionCall:
         rewritten = self.expansion is not None, self.widening is not None
         # An operand that is both rewritten and arranged needs a second step, as the first must be over.
         late = any(map(all, zip(rewritten, self.rewrites, strict=True)))
-        first = ContractionStage.REWRITE.compute_set(self.graph) if any((*rewritten, *self.rewrites)) else None
+        early = [made for number, made in enumerate(self.rewrites) if number != self._late]
+        first = ContractionStage.REWRITE.compute_set(self.graph) if any((*rewritten, *early)) else None
         then = ContractionStage.ARRANGE.compute_set(self.graph) if late else None
         graph = self._planned_tiles
         x = self.x.operand() if self.expansion is None else self.expansion.emit(graph, _made(first))
         w = self.w.operand() if self.widening is None else self.widening.emit(graph, _made(first))
-        if self.layouts.arrange_input or self._pads[0]:
-            order = input_order(self.problem, self.stored, x.extents)
-            x = self._arranged(then if rewritten[0] else first, x, order, "input")
-        if self.layouts.arrange_weights or self._pads[1]:
-            order = weights_order(self.problem, self.stored, w.extents)
-            w = self._arranged(then if rewritten[1] else first, w, order, "weights")
+        if self._late != 0 and (self.layouts.arrange_input or self._pads[0]):
+            x = self._arranged(then if rewritten[0] else first, x, "input")
+        if self._late != 1 and (self.layouts.arrange_weights or self._pads[1]):
+            w = self._arranged(then if rewritten[1] else first, w, "weights")
         for compute_set in (first, then):
             if compute_set is not None:
                 body.add(Execute(compute_set))
         return x, w
 
-    def _arranged(
-        self, compute_set: ComputeSet | None, source: Operand, order: list[tuple[str, int]], name: str
-    ) -> Operand:
+    @cached_property
+    def _late(self) -> int | None:
+        """Operand that is written anew part by part, each before its products; None where all are written before.
+
+        So no more than a part of it is there twice.
+        """
+        if len(self.schedule.plans) == 1 or self.planning.split is not None:
+            return None
+        side = SERIAL_SIDES[self.schedule.dim]
+        number = SIDES.index(side)
+        rewritten = (self.expansion, self.widening)[number] is not None
+        return number if self.rewrites[number] and not rewritten else None
+
+    def _arranged_alone(self, body: Steps, source: Operand, name: str) -> Operand:
+        """One part of an operand, written anew in a step of its own."""
+        compute_set = ContractionStage.REWRITE.compute_set(self.graph)
+        target = self._arranged(compute_set, source, name)
+        body.add(Execute(compute_set))
+        return target
+
+    def _arranged(self, compute_set: ComputeSet | None, source: Operand, name: str) -> Operand:
+        ordered = input_order if name == "input" else weights_order
+        order = ordered(self.problem, self.stored, source.extents)
         if not self.rewrites[name == "weights"]:
             return seen_in_order(source, order)
         graph = self._planned_tiles

@@ -21,6 +21,9 @@ from abele.poplibs.poplin.planner.schedule import PlanSeries
 from abele.poplibs.poputil.mapping import DEFAULT_MIN_BYTES_PER_TILE
 from abele.poplibs.poputil.regions import split_evenly
 
+_GRAIN_BYTES = 32
+"""Shares are multiples of this: a group of in-channels, so that shares of large operands are as even as these allow."""
+
 
 def place_input(graph: Graph, operand: Operand, schedule: PlanSeries) -> None:
     """Map the input of a contraction by its plans."""
@@ -57,8 +60,9 @@ def _place_part(graph: Graph, operand: Operand, plan: ContractionPlan, absent: s
     readers = tiles.reshape(index.shape[1], -1)
     keep = np.flatnonzero(np.all([s > 0 for s in size.values()], axis=0))
     regions = operand.regions({d: s[keep] for d, s in start.items()}, {d: s[keep] for d, s in size.items()})
-    grain = max(1, DEFAULT_MIN_BYTES_PER_TILE // operand.tensor.dtype.bytes)
-    region, low, length = split_evenly(regions.sizes, np.full(len(keep), readers.shape[1], dtype=np.int64), grain)
+    size_bytes = operand.tensor.dtype.bytes
+    shares = np.clip(regions.sizes * size_bytes // DEFAULT_MIN_BYTES_PER_TILE, 1, readers.shape[1])
+    region, low, length = split_evenly(regions.sizes, shares, max(1, _GRAIN_BYTES // size_bytes))
     first = np.searchsorted(region, np.arange(len(keep)))
     tile = readers[keep[region], np.arange(len(region)) - first[region]]
     graph.map_regions(cut_regions(regions, region, low, length), tile)

@@ -22,7 +22,9 @@ from abele.poplibs.poplin.planner.target import PlanningTarget
 
 _MOST_PARTS = 64
 """Serial parts of a dimension that are tried. Chosen."""
-_SERIAL_DIMS = ("co", "b")
+SERIAL_SIDES = {"co": "weights", "b": "input"}
+"""The dimensions of serial parts, each with the side that is cut; all parts read all of the other side."""
+_OTHERS = {"weights": "input", "input": "weights"}
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ def make_schedule(
     parts, best = 1, None
     # Fewest parts first: a part more repeats all supersteps and one operand's exchange.
     while parts <= _MOST_PARTS:
-        found = [_in_parts(problem, grains, target, planning, d, parts, halves=halves) for d in _SERIAL_DIMS]
+        found = [_in_parts(problem, grains, target, planning, d, parts, halves=halves) for d in SERIAL_SIDES]
         fitting = [schedule for schedule in found if schedule is not None]
         if best is not None and not any(schedule.cycles < best.cycles for schedule in fitting):
             return best
@@ -98,13 +100,16 @@ def _in_parts(
     *,
     halves: bool,
 ) -> PlanSeries | None:
-    """Schedule of ``count`` parts along a dimension, or None where it does not fit."""
+    """Schedule of ``parts`` parts along a dimension, or None where it does not fit."""
     extent, grain = problem.extents[dim], grains[problem.split_dims.index(dim)]
     if parts > -(-extent // grain):
         return None
     cuts = [int(n) for n in cuts_of(extent, parts, grain)]
     sizes = [end - begin for begin, end in pairwise(cuts)]
     problems = [replace(problem, out_channels=n) if dim == "co" else replace(problem, batch=n) for n in sizes]
+    if parts > 1:
+        # What all parts read is written anew once, before the first.
+        planning = replace(planning, lasting=(_OTHERS[SERIAL_SIDES[dim]],))
     try:
         return PlanSeries(
             dim, tuple(find_plan(p, grains, target, planning, strict=True, halves=halves) for p in problems)

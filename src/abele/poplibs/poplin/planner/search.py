@@ -209,10 +209,11 @@ def split_costs(
     cycles, temporary = np.full(len(parts), np.iinfo(np.int64).max), np.zeros(len(parts), dtype=np.int64)
     for written, methods in _ways(problem, target, planning):
         slices = _slices(written, grains, parts)
-        _, products = _products(written, methods, slices, parts, target)
+        chosen, products = _products(written, methods, slices, parts, target)
         terms = _terms(written, slices, _early_terms(slices, products, target), target)
         total = np.sum([n for _, n in terms], axis=0, dtype=np.int64)
-        temporary = np.where(total < cycles, _temporary_bytes(written, slices), temporary)
+        needed = _temporary_bytes(written, slices, *_copies(written, methods, chosen, target, planning))
+        temporary = np.where(total < cycles, needed, temporary)
         cycles = np.minimum(total, cycles)
     return cycles, temporary
 
@@ -277,9 +278,9 @@ def _splits(
     parts = _candidates(problem, fine, target.tiles, dict(planning.parts))
     # every row of the arrays from here on is one candidate split
     slices = _slices(problem, fine, parts)
-    temporary = _temporary_bytes(problem, slices)
-    available = _bound(problem, int(temporary.min()), planning.proportion, target, strict=strict)
     chosen, products = _products(problem, methods, slices, parts, target)
+    temporary = _temporary_bytes(problem, slices, *_copies(problem, methods, chosen, target, planning))
+    available = _bound(problem, int(temporary.min()), planning.proportion, target, strict=strict)
     early = _early_terms(slices, products, target)
 
     def terms_of(which: Int64) -> list[tuple[str, Int64]]:
@@ -598,16 +599,32 @@ def _exchange(bytes_: Int64, sharers: Int64, target: PlanningTarget) -> Int64:
     return np.ceil((bytes_ - bytes_ // sharers) / target.exchange_bytes_per_cycle).astype(np.int64)
 
 
-def _temporary_bytes(problem: Contraction, slices: _Slices) -> Int64:
-    """Memory of the fullest tile for slices and partials. Source: machine.md §5.13, without transforms."""
+def _copies(
+    problem: Contraction, methods: list[Method], chosen: Int64, target: PlanningTarget, planning: Planning
+) -> tuple[Int64, Int64]:
+    """Bytes on a tile of the sides that are written anew, of all and of those that last: int64[n] each.
+
+    Copies are spread over all tiles. A side is written anew, too, where the vertices chosen want its channels padded.
+    """
+    each: dict[str, int] = {}
+    for side, dims in (("input", problem.in_dims), ("weights", problem.weight_dims)):
+        each[side] = -(-prod(problem.extents[d] for d in dims) * problem.dtype.bytes // target.tiles)
+    sides = [[s for s in each if s in planning.copied or s in padded_sides(problem, m)] for m in methods]
+    lasting = [[s for s in made if s in planning.lasting] for made in sides]
+    every, last = (np.array([sum(each[s] for s in row) for row in rows], dtype=np.int64) for rows in (sides, lasting))
+    return every[chosen], last[chosen]
+
+
+def _temporary_bytes(problem: Contraction, slices: _Slices, copies: Int64, lasting: Int64) -> Int64:
+    """Memory of the fullest tile for slices, partials and operands that are written anew. Source: machine.md §5.13."""
     block = slices.work.partial_elements
     partials = block * problem.partials.bytes
     share = cost.ceil_div(block, slices.depth)
     finished = share * problem.output.bytes
-    # Two moments compete: slices and partials while the vertices run, and partials with what arrives of others while
-    # they are summed.
+    # Two moments compete: slices, partials and copies while the vertices run, and partials with what arrives of others
+    # while they are summed.
     reducing = partials + np.where(slices.depth > 1, share * slices.depth * problem.partials.bytes, 0) + finished
-    return np.asarray(np.maximum(slices.in_bytes + slices.weight_bytes + partials, reducing))
+    return np.asarray(np.maximum(slices.in_bytes + slices.weight_bytes + partials + copies, reducing + lasting))
 
 
 def _bound(problem: Contraction, least: int, proportion: float, target: PlanningTarget, *, strict: bool) -> int:
