@@ -13,8 +13,10 @@ from abele.machine import systems
 from abele.machine.routes import link_seconds
 from abele.poplibs import gcl
 from abele.poplibs.gcl import CommGroup
+from abele.poplibs.gcl.levels import levels_of
 from abele.poplibs.gcl.methods import METHODS
 from abele.poplibs.gcl.order import hops, ring_order
+from abele.poplibs.gcl.pairwise import Pairwise
 from abele.runtime import Engine
 
 
@@ -86,8 +88,43 @@ def test_levels__replicas_of_several_ipus__share_the_links_of_their_rack():
 def test_auto__small_and_large__takes_fewest_steps_or_fewest_bytes(num_bytes, method):
     graph = Graph(systems.get("bow-pod64"), replicas=64)
     x = graph.variable("f32", (num_bytes // 4,), "x").map_linear()
-    plan = gcl.explain_all_reduce(graph, x)
+    plan = levels_of(graph, CommGroup(), "auto", num_bytes)
     assert [level.method for level in plan.levels] == [method]
+    # Swaps two by two take fewer steps still; a ring sends fewer bytes.
+    assert isinstance(gcl.explain_all_reduce(graph, x), Pairwise) == (num_bytes < 1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "group"),
+    [(2, CommGroup()), (8, CommGroup()), (8, CommGroup.orthogonal(4)), (12, CommGroup.consecutive(2))],
+    ids=str,
+)
+@pytest.mark.parametrize("op", ["add", "mean", "mul", "square_add"])
+def test_swaps__sums_that_depend_on_their_order__are_the_same_bits_on_all_replicas(replicas, group, op):
+    graph, prog = Graph(small_racks(num_ipus=replicas, per_rack=12), replicas=replicas), Sequence()
+    values = np.random.default_rng(0).standard_normal((replicas, 29)).astype("f4")
+    x = graph.variable("f32", (29,), "x").map_linear()
+    plan = gcl.explain_all_reduce(graph, x, group)
+    assert isinstance(plan, Pairwise)
+    assert str(plan).startswith(f"swaps of {plan.size} replicas; estimated ")
+    total = gcl.all_reduce_cross_replica(graph, x, op, prog, group)
+    gcl.all_reduce_cross_replica_in_place(graph, x, op, prog, group)
+    with Engine(graph, prog, keep=[x, total]) as engine:
+        engine[x] = values
+        engine.run()
+        out, in_place = np.asarray(engine[total]), np.asarray(engine[x])
+    exact = {"add": np.sum, "mean": np.mean, "mul": np.prod, "square_add": lambda v, axis: (v**2).sum(axis)}[op]
+    np.testing.assert_array_equal(out.view("u4"), in_place.view("u4"))
+    for members in group.members(replicas):
+        assert (out[members].view("u4") == out[members[0]].view("u4")).all()
+        np.testing.assert_allclose(out[members[0]], exact(values[members].astype("f8"), axis=0), rtol=1e-5, atol=1e-6)
+
+
+def test_swaps__two_replicas__take_one_exchange_and_one_superstep():
+    graph, prog = Graph(systems.get("bow-pod16"), replicas=2), Sequence()
+    x = graph.variable("f32", (1000,), "x").map_linear()
+    gcl.all_reduce_cross_replica_in_place(graph, x, "add", prog)
+    assert [str(kind) for kind in compile_program(graph, prog).report.steps["kind"]] == ["exchange", "compute"]
 
 
 @pytest.mark.parametrize("num_bytes", [1 << 10, 1 << 20])

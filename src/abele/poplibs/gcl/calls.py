@@ -9,9 +9,10 @@ from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
 from abele.machine.routes import check_joined
 from abele.poplibs.gcl.groups import CommGroup
-from abele.poplibs.gcl.levels import Levels, levels_of
+from abele.poplibs.gcl.levels import Levels
 from abele.poplibs.gcl.operators import CollectiveOperator, read_operator
 from abele.poplibs.gcl.options import Wanted, check_links, read_method
+from abele.poplibs.gcl.pairwise import Pairwise, all_reduce_plan
 from abele.poplibs.poputil.options import Options
 from abele.words import counted
 
@@ -176,8 +177,8 @@ def check_type(name: str, data: Tensor, destination: Tensor) -> None:
 
 def explain_all_reduce(
     graph: Graph, data: Tensor, group: CommGroup = ALL, *, options: Options = None, name: str = "all_reduce"
-) -> Levels:
-    """Plan of an all-reduce of ``data``: its rings, their methods, and estimated times of links and barriers.
+) -> Levels | Pairwise:
+    """Plan of a sum of ``data``: rings and their methods, or swaps, and estimated times of links and barriers.
 
     Args:
         graph: A graph of replicas.
@@ -195,4 +196,4 @@ def explain_all_reduce(
         MachineError: The system has no links between the replicas of a group.
     """
     check_group(graph, group, options, name)
-    return levels_of(graph, group, read_method(name, options), data.bytes)
+    return all_reduce_plan(graph, group, read_method(name, options), CollectiveOperator.ADD, data.bytes)

@@ -9,6 +9,7 @@ from abele.poplibs.gcl.calls import ALL, BroadcastCall, ReduceIntoCall, Replicas
 from abele.poplibs.gcl.groups import CommGroup
 from abele.poplibs.gcl.levels import levels_of, members_of
 from abele.poplibs.gcl.operators import CollectiveOperator, after_receiving, before_sending
+from abele.poplibs.gcl.pairwise import Pairwise, all_reduce_plan
 from abele.poplibs.gcl.ring import Ring
 from abele.poplibs.poputil.layout import clone
 from abele.poplibs.poputil.mapping import map_tensor_linearly
@@ -37,8 +38,8 @@ def all_reduce_cross_replica(call: ReplicasReduceCall) -> Tensor:
 
     Model: reduce-scatter and all-gather on a ring: 2·(n−1)/n of the bytes go over each link, half of it each way where
     the method runs both ways. Over several racks, within each of them and between them one after the other
-    (:mod:`abele.poplibs.gcl.levels`). Every element is summed in one place and sent from there, so all replicas have
-    the same bits.
+    (:mod:`abele.poplibs.gcl.levels`). Small tensors are swapped whole two by two, where that is estimated to take less
+    time (:mod:`abele.poplibs.gcl.pairwise`). All replicas have the same bits.
     """
     out = clone(call.graph, call.data, f"{call.name}/out")
     _all_reduce(call, out)
@@ -73,10 +74,20 @@ def _all_reduce(call: ReplicasReduceCall, destination: Tensor) -> None:
             prog.add(Copy(call.data, destination))
             return
         sent = before_sending(graph, kind, call.data, prog, "all_reduce").flatten()
-        levels = levels_of(graph, call.group, method, sent.bytes)
-        own = levels.reduce_scatter(_rows(graph, sent, levels.size), kind, prog, "reduce_scatter")
-        after_receiving(graph, kind, own, levels.size, prog, "reduce_scatter")
-        whole = levels.all_gather(own, prog, "all_gather")
+        plan = all_reduce_plan(graph, call.group, method, kind, sent.bytes)
+        if isinstance(plan, Pairwise):
+            # What is overwritten with its own sum is one tensor.
+            flat = (
+                sent
+                if destination is call.data and kind is not CollectiveOperator.SQUARE_ADD
+                else destination.flatten()
+            )
+            plan.all_reduce(sent, flat, kind, prog, "swap")
+            after_receiving(graph, kind, flat, plan.size, prog, "swap")
+            return
+        own = plan.reduce_scatter(_rows(graph, sent, plan.size), kind, prog, "reduce_scatter")
+        after_receiving(graph, kind, own, plan.size, prog, "reduce_scatter")
+        whole = plan.all_gather(own, prog, "all_gather")
         prog.add(Copy(whole.flatten()[: sent.size], destination.flatten()))
 
 

@@ -80,10 +80,44 @@ def _step_seconds(kind: Kind, groups: Groups, order: tuple[int, ...], num_ipus: 
         # The tiles of all IPUs of a replica share a row.
         amounts.append(np.full(len(ends[-1][0]), -(-size * count // num_ipus), dtype=np.int64))
     source, target = (np.concatenate(side) for side in zip(*ends, strict=True))
+    return _exchange_seconds(members, ends[0][0], (source, target, np.concatenate(amounts)), num_ipus, system)
+
+
+def _exchange_seconds(
+    members: Int64, ipus: Int64, sent: tuple[Int64, Int64, Int64], num_ipus: int, system: System
+) -> float:
+    """Seconds of the barrier of each group's IPUs, and of what is sent: senders, receivers and bytes."""
     group = np.repeat(np.arange(len(members)), members.shape[1] * num_ipus)
-    ipus, exchange = ends[0][0], system.ipu.exchange
+    exchange = system.ipu.exchange
     start = system.barrier_cycles(ipus, group) + exchange.phase_overhead_cycles + exchange.route_mean_cycles
-    return system.seconds(start) + link_seconds(source, target, np.concatenate(amounts), system)
+    return system.seconds(start) + link_seconds(*sent, system)
+
+
+def pairwise_seconds(members: Int64, num_ipus: int, system: System, num_bytes: int) -> float:
+    """Seconds of an all-reduce in which replicas swap tensors of so many bytes two by two, for each bit of their ranks.
+
+    Args:
+        members: Replicas of each group by rank, int64[groups, size]; the size is a power of two.
+        num_ipus: IPUs of a replica.
+        system: The machine of all replicas.
+        num_bytes: Bytes of the tensor.
+    """
+    return _pairwise_seconds(tuple(map(tuple, members.tolist())), num_ipus, system, num_bytes)
+
+
+@lru_cache(maxsize=1024)
+def _pairwise_seconds(groups: Groups, num_ipus: int, system: System, num_bytes: int) -> float:
+    members = np.array(groups, dtype=np.int64)
+    ranks, of_ipu = np.arange(members.shape[1]), np.arange(num_ipus)
+    seconds, distance, steps = 0.0, 1, 0
+    while distance < len(ranks):
+        source, target = (
+            (side[..., None] * num_ipus + of_ipu).reshape(-1) for side in (members, members[:, ranks ^ distance])
+        )
+        amount = np.full(len(source), -(-num_bytes // num_ipus), dtype=np.int64)
+        seconds += _exchange_seconds(members, source, (source, target, amount), num_ipus, system)
+        distance, steps = distance * 2, steps + 1
+    return seconds + _combining_seconds(steps, steps * num_bytes, num_ipus, system)
 
 
 def _combining_seconds(num_steps: int, num_bytes: int, num_ipus: int, system: System) -> float:

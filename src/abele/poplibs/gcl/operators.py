@@ -36,6 +36,16 @@ _COMBINE = {
     CollectiveOperator.LOGICAL_AND: popops.logical_and_in_place,
     CollectiveOperator.LOGICAL_OR: popops.logical_or_in_place,
 }
+_COMBINE_WITH_OUTPUT = {
+    CollectiveOperator.ADD: popops.add_with_output,
+    CollectiveOperator.MEAN: popops.add_with_output,
+    CollectiveOperator.SQUARE_ADD: popops.add_with_output,
+    CollectiveOperator.MUL: popops.mul_with_output,
+    CollectiveOperator.LOGICAL_AND: popops.logical_and_with_output,
+    CollectiveOperator.LOGICAL_OR: popops.logical_or_with_output,
+}
+COMMUTATIVE = frozenset(_COMBINE_WITH_OUTPUT)
+"""Operators that give the same bits if the operands change places; the smaller of 0 and −0 may be either."""
 _LOGICAL = (CollectiveOperator.LOGICAL_AND, CollectiveOperator.LOGICAL_OR)
 
 
@@ -68,6 +78,13 @@ def read_operator(given: CollectiveOperator | str, dtype: ElementType, function:
 def combine(graph: Graph, op: CollectiveOperator, into: Tensor, other: Tensor, prog: Sequence, name: str) -> None:
     """into ← into op other."""
     _COMBINE[op](graph, into, other, prog, name=name)
+
+
+def combine_with_output(
+    graph: Graph, op: CollectiveOperator, one: Tensor, other: Tensor, out: Tensor, prog: Sequence, name: str
+) -> None:
+    """out ← one op other."""
+    _COMBINE_WITH_OUTPUT[op](graph, one, other, out, prog, name=name)
 
 
 def before_sending(graph: Graph, op: CollectiveOperator, tensor: Tensor, prog: Sequence, name: str) -> Tensor:
