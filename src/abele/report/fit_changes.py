@@ -46,7 +46,7 @@ class FitChanges:
         bytes: Bytes of the fullest tile of the program as it is.
         available_bytes: Bytes of a tile.
         fits: True if it fits as it is.
-        tried: What was tried, in order.
+        tried: All trials, in order.
         found: The shortest list found that fits, each entry with the changes before it and one more; empty for none.
     """
 
@@ -68,7 +68,7 @@ class FitChanges:
         return {ENTRY: rows}
 
     def text(self) -> str:
-        """What makes it fit, with the bytes that each change saves on the fullest tile, and what was tried."""
+        """Changes with which it fits, with the bytes that each saves on the fullest tile, and all trials."""
         over = self.bytes - self.available_bytes
         lines = [f"the fullest tile needs {bytes_text(self.bytes)} of {bytes_text(self.available_bytes)}"]
         if self.fits:
@@ -119,11 +119,11 @@ def _read(told: _ToldTrial) -> TriedChange:
 
 
 def fit_changes(report: Report) -> FitChanges:
-    """What was tried so that a program fits, as its report tells.
+    """Trials to make a program fit, as its report tells.
 
     Raises:
         InvalidOptionError: It does not fit, and the report tells nothing.
-        FileFormatError: What it tells is damaged.
+        FileFormatError: Its entry is damaged.
     """
     told = report.meta.get(ENTRY)
     if isinstance(told, Mapping):

@@ -171,11 +171,11 @@ class Report:
 
     @property
     def fit_changes(self) -> FitChanges:
-        """Changes that were tried so that the program fits, and the shortest list of them that was found.
+        """Trials to make the program fit, and the shortest list of changes with which it does.
 
         Raises:
             InvalidOptionError: It does not fit, and nothing was tried where it was compiled.
-            FileFormatError: What the report's file tells of it is damaged.
+            FileFormatError: The entry in the report's file is damaged.
         """
         from abele.report.fit_changes import fit_changes
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Trials:
-    """What was compiled, and what it needed.
+    """Compilations of a network that does not fit, and the bytes of each.
 
     Args:
         case: The network as it is.
@@ -53,7 +53,7 @@ class Trials:
         return watched
 
     def result(self) -> FitChanges:
-        """What was tried; the list that fits is the first that does, with what of it was tried before."""
+        """All trials; the list is that of the first that fits, with parts of it that were tried before."""
         fits = next((t for t in self.tried if t.fits), None)
         found: tuple[TriedChange, ...] = ()
         if fits is not None:
