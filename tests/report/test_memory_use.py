@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 import abele as ab
 from abele.errors import InvalidOptionError
 from abele.poplibs import popops
-from abele.report import Report
+from abele.report import CODE_USES, SUPERSTEP_VARIABLES, Report
 from compiler.support import small_system
 
 
@@ -71,3 +72,18 @@ def test_memory_use__tile_that_there_is_not__is_refused() -> None:
 def test_memory_use__file__answers_the_same(tmp_path: Path) -> None:
     program().save(tmp_path / "r")
     assert Report.load(tmp_path / "r").memory_use() == program().memory_use()
+
+
+def test_memory_use__report_of_an_earlier_version__says_when_data_lives() -> None:
+    report = replace(program(), superstep_variables=SUPERSTEP_VARIABLES.empty(), code_uses=CODE_USES.empty())
+    use = report.memory_use()
+    assert use.code == ()
+    assert use.temporaries[0].why.startswith("live from step ")
+
+
+def test_code_on__file_that_says_anything__stays_inside_of_the_machine() -> None:
+    report, most = program(), 2**31 - 1
+    odd = CODE_USES.table(op=[0, 1, 2, 3], superstep=0, pattern=[0, 0, -1, most], shift_tiles=[-most, most, 0, 3])
+    strange = replace(report, code_uses=odd)
+    assert not strange.code_by_tile("vertex_state").any()
+    assert len(strange.code_on(0)) == 0

@@ -36,6 +36,9 @@ def report(
         bool,
         typer.Option("--memory", help="Print what the fullest tile holds: state and code by operation, and data."),
     ] = False,
+    fit: Annotated[
+        bool, typer.Option("--fit", help="Print which changes make the program fit, and the bytes that each saves.")
+    ] = False,
     tile: Annotated[int | None, typer.Option("--tile", min=0, help="With --memory: this tile instead.")] = None,
     loading: Annotated[
         Path | None, typer.Option("--loading", help="A TOML or JSON file that says how data is loaded.")
@@ -120,6 +123,9 @@ def report(
     elif rearrangements:
         moves = loaded.rearrangements
         print_json(moves.to_json()) if json else typer.echo(moves.text(top))
+    elif fit:
+        tried = loaded.fit_changes
+        print_json(tried.to_json()) if json else typer.echo(shown_text(tried.text()))
     elif memory:
         held = loaded.memory_use(tile)
         print_json(held.to_json()) if json else typer.echo(shown_text(held.text(top)))

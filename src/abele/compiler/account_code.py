@@ -100,7 +100,7 @@ def _control_nodes(lowered: Lowered, ops: Sequence[int]) -> Counter[tuple[int, i
 
 
 def _busy(superstep: Superstep) -> Vectors:
-    """The vectors that say which tiles have a part in a superstep."""
+    """Vectors of the tiles with a part in a superstep."""
     parts = [None if p is None else p.by_tile for p in (superstep.gather, superstep.compute, superstep.scatter)]
     for phase in (superstep.before, superstep.after):
         parts += [None, None] if phase is None else [phase.received_bytes, phase.sent_bytes]
@@ -108,7 +108,7 @@ def _busy(superstep: Superstep) -> Vectors:
 
 
 def _likeness(vectors: Vectors, *, moves: bool) -> tuple[tuple[Any, ...], int]:
-    """What vectors of equal supersteps have in common wherever these lie, and the first tile of them.
+    """Key that vectors of equal supersteps have in common wherever these lie, and the first tile of them.
 
     Numbers of all other tiles, and vectors over all tiles, cannot lie elsewhere: such supersteps begin at tile 0.
     """

@@ -1,4 +1,4 @@
-"""Where the memory of a tile goes: categories, state and code by operation, and what keeps temporaries alive.
+"""Memory of a tile: categories, state and code by operation, and what keeps temporaries alive.
 
 A temporary lies on the tile at its peak because a step reads it then or later. The last of these readers is the one
 that keeps it: without that step, or with the value computed again before it, the room would be free. A value that a
@@ -232,6 +232,8 @@ def _held_variables(report: Report, peak: int, held: list[tuple[int, int]], name
         if always:
             role = str(variables["role"][place])
             why = role or "always live"
+        elif not len(report.superstep_variables):
+            why = f"live from step {life[0]:,} to {life[1]:,}"
         elif kept >= 0:
             why = f"read by {names[kept]}" if not later else f"kept for {names[kept]}, {counted(later, 'step')} later"
         elif before[place]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from abele.report.energy import StepEnergy
     from abele.report.exponents import ExponentHistograms
+    from abele.report.fit_changes import FitChanges
     from abele.report.insights import Insights
     from abele.report.limits import RateLimits
     from abele.report.masks import Masks
@@ -167,6 +168,18 @@ class Report:
         from abele.report.memory_use import memory_use
 
         return memory_use(self, tile)
+
+    @property
+    def fit_changes(self) -> FitChanges:
+        """Trials to make the program fit, and the shortest list of changes with which it does.
+
+        Raises:
+            InvalidOptionError: It does not fit, and nothing was tried where it was compiled.
+            FileFormatError: The entry in the report's file is damaged.
+        """
+        from abele.report.fit_changes import fit_changes
+
+        return fit_changes(self)
 
     @property
     def masks(self) -> Masks:

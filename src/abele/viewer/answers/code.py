@@ -58,7 +58,7 @@ def _frozen_kept(opened: Opened) -> Iterator[Mapping[str, str]]:
 
 @question("memory.kept", frozen=_frozen_kept, rank=4)
 def kept(opened: Opened, params: Params) -> Answer:
-    """What lies on a tile when its temporaries take most, and the operations that keep it.
+    """Temporaries on a tile when they take most, and the operations that keep them.
 
     Parameters: ``tile``.
 
