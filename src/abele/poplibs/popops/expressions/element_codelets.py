@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import abele.expr as ir
 from abele import numerics
-from abele.codelet import InOut, Input, Output, Vector
+from abele.codelet import ONE_PTR, SPAN, InOut, Input, Output, Vector
 from abele.codelet.tree import Local
 from abele.codelet.write import CodeWriter, WrittenValue
 from abele.codelet.written import written_codelet
@@ -46,10 +46,12 @@ class Port:
     direction: str
     access: Access
 
-    @property
-    def declared(self) -> Any:
-        """Type that the field is declared with."""
-        content = self.type if self.access == "single" else _VECTOR[self.type]
+    def declared(self, *, has_size: bool) -> Any:
+        """Type that the field is declared with; one vector of a vertex has the size, the others are pointers.
+
+        Source: declarations of PopLibs' UnaryOp1D, BinaryOp1D and broadcasts (docs/library_vertices.md).
+        """
+        content = self.type if self.access == "single" else _VECTOR[self.type, SPAN if has_size else ONE_PTR]
         return _DIRECTIONS[self.direction][content]
 
     def index(self, code: CodeWriter) -> tuple[WrittenValue, ...]:
@@ -129,7 +131,7 @@ def _code(fused: Fused, layout: OperandLayout) -> CodeWriter:
     key = layout, fused.out_types, repr(fused.lowered)
     code = _WRITTEN.get(key)
     if code is None:
-        declared = {p.name: p.declared for p in layout.ports}
+        declared = {p.name: p.declared(has_size=p == layout.outputs[0]) for p in layout.ports}
         if layout.rows:
             declared["columns"] = i32
         if layout.indexed:

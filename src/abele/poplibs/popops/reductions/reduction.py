@@ -338,7 +338,7 @@ class Reduction:
             return
         # Workers share a vertex where the output does not lie over the operand, whose rectangles are read in place.
         in_place = target.overlaps(self.tensor)
-        shared = None if in_place else SharedVertices.of(first, joined=last, least=LEAST_SHARES)
+        shared = None if in_place else self.shared(joined=last, least=LEAST_SHARES)
         if shared is not None:
             self.add_shared(compute_set, shared, target, finish, last=last)
             if not shared.rest.any():
@@ -350,6 +350,12 @@ class Reduction:
         counts = {"rows": rest.num_rows, "columns": rest.num_columns} | {n: fields.pop(n) for n in ("first", "width")}
         codelet = rectangle_codelet(self.op, dtype, self.direction, finish, short=_are_short(counts))
         compute_set.vertices(codelet, tile=rest.partials.tile, **counts, **fields)
+
+    def shared(self, *, joined: bool, least: int) -> SharedVertices | None:
+        """Vertices of the first step that all workers of a tile share; see :meth:`SharedVertices.of`."""
+        # Parts of rows that a tile has as one stretch are read where they lie, with what is between them.
+        width = self.grid.columns if self._cells[1] else 0
+        return SharedVertices.of(self.first, joined=joined, least=least, width=width)
 
     def add_shared(
         self,

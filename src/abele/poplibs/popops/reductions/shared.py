@@ -44,13 +44,14 @@ class SharedVertices:
     rest: npt.NDArray[np.bool_]
 
     @staticmethod
-    def of(first: Rectangles, *, joined: bool, least: int) -> SharedVertices | None:
+    def of(first: Rectangles, *, joined: bool, least: int, width: int = 0) -> SharedVertices | None:
         """The vertices of tiles with ``least`` shares or more; None where cells were joined to vertices already.
 
         Args:
             first: Rectangles of the first step.
             joined: True if the results of a tile must be neighbours among the outputs.
             least: Shares below which a tile's rectangles have vertices of their own.
+            width: Columns of cells that one vertex can read without a copy; 0 for any.
         """
         if first.shares is None or not first.partials.num:
             return None
@@ -63,7 +64,7 @@ class SharedVertices:
         start = np.flatnonzero(np.append(True, apart))
         count = np.diff(np.append(start, len(base)))
         own = np.repeat(start, count)
-        alike = np.ones(len(base), dtype=bool)
+        alike = columns == width if width else np.ones(len(base), dtype=bool)
         for column in (rows, columns, kept, reduced):
             alike &= column == column[own]
         begin, length = first.partials.begin, first.partials.length

@@ -63,7 +63,7 @@ class TwoSums:
     @cached_property
     def shared(self) -> SharedVertices | None:
         """Vertices of the first step."""
-        return SharedVertices.of(self.sum.first, joined=not self.steps, least=1)
+        return self.sum.shared(joined=not self.steps, least=1)
 
     @cached_property
     def partials(self) -> Partials:
