@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from abele.errors import TensorError
 from abele.graph import Graph, Tensor, concat
+from abele.graph.gather import reorder_to_simplify
 from abele.graph.program import Copy, Sequence
 from abele.poplibs.gcl.calls import ALL, BroadcastCall, ReduceIntoCall, ReplicasCall, ReplicasReduceCall, check_type
 from abele.poplibs.gcl.groups import CommGroup
 from abele.poplibs.gcl.levels import levels_of, members_of
 from abele.poplibs.gcl.operators import CollectiveOperator, after_receiving, before_sending
 from abele.poplibs.gcl.ring import Ring
+from abele.poplibs.gcl.tile_order import TileOrder
 from abele.poplibs.poputil.layout import clone
 from abele.poplibs.poputil.mapping import map_tensor_linearly
 from abele.poplibs.poputil.options import Options
@@ -74,10 +76,13 @@ def _all_reduce(call: ReplicasReduceCall, destination: Tensor) -> None:
             return
         sent = before_sending(graph, kind, call.data, prog, "all_reduce").flatten()
         levels = levels_of(graph, call.group, method, sent.bytes)
-        own = levels.reduce_scatter(_rows(graph, sent, levels.size), kind, prog, "reduce_scatter")
+        # In the order of memory they are few pieces; the sum does not care about the order.
+        sent, (goal,) = reorder_to_simplify(sent, [destination.flatten()])
+        order = TileOrder.of(graph, sent, levels.size)
+        own = levels.reduce_scatter(order.arranged(sent), kind, prog, "reduce_scatter")
         after_receiving(graph, kind, own, levels.size, prog, "reduce_scatter")
         whole = levels.all_gather(own, prog, "all_gather")
-        prog.add(Copy(whole.flatten()[: sent.size], destination.flatten()))
+        prog.add(Copy(*order.paired(whole, goal)))
 
 
 @takes_fields_of(ReplicasReduceCall, name="reduce_scatter")
