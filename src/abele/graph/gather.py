@@ -79,7 +79,8 @@ def reorder_to_simplify(tensor: Tensor, others: Sequence[Tensor] = ()) -> tuple[
     position = (np.cumsum(length) - length)[order]
     if len(order) < 2 or (np.diff(order) == 1).all():
         return tensor.flatten(), [t.flatten() for t in others]
-    return gathered(tensor, position, length[order]), [gathered(t, position, length[order]) for t in others]
+    simple = tensor.view((tensor.size,), content_of_runs(tensor.graph, begin[order], length[order]))
+    return simple, [simple if t.is_same_view(tensor) else gathered(t, position, length[order]) for t in others]
 
 
 def sorted_contiguous_regions(tensor: Tensor, regions: Sequence[Any], remove_aliased: bool = False) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abele.errors import TensorError
 from abele.graph import Graph, Tensor, concat
+from abele.graph.gather import reorder_to_simplify
 from abele.graph.program import Copy, Sequence
 from abele.poplibs.gcl.calls import ALL, BroadcastCall, ReduceIntoCall, ReplicasCall, ReplicasReduceCall, check_type
 from abele.poplibs.gcl.groups import CommGroup
@@ -11,6 +12,7 @@ from abele.poplibs.gcl.levels import levels_of, members_of
 from abele.poplibs.gcl.operators import CollectiveOperator, after_receiving, before_sending
 from abele.poplibs.gcl.pairwise import Pairwise, all_reduce_plan
 from abele.poplibs.gcl.ring import Ring
+from abele.poplibs.gcl.tile_order import TileOrder
 from abele.poplibs.poputil.layout import clone
 from abele.poplibs.poputil.mapping import map_tensor_linearly
 from abele.poplibs.poputil.options import Options
@@ -85,10 +87,13 @@ def _all_reduce(call: ReplicasReduceCall, destination: Tensor) -> None:
             plan.all_reduce(sent, flat, kind, prog, "swap")
             after_receiving(graph, kind, flat, plan.size, prog, "swap")
             return
-        own = plan.reduce_scatter(_rows(graph, sent, plan.size), kind, prog, "reduce_scatter")
+        # In the order of memory they are few pieces; the sum does not care about the order.
+        sent, (goal,) = reorder_to_simplify(sent, [destination.flatten()])
+        order = TileOrder.of(graph, sent, plan.size)
+        own = plan.reduce_scatter(order.arranged(sent), kind, prog, "reduce_scatter")
         after_receiving(graph, kind, own, plan.size, prog, "reduce_scatter")
         whole = plan.all_gather(own, prog, "all_gather")
-        prog.add(Copy(whole.flatten()[: sent.size], destination.flatten()))
+        prog.add(Copy(*order.paired(whole, goal)))
 
 
 @takes_fields_of(ReplicasReduceCall, name="reduce_scatter")

@@ -59,8 +59,8 @@ def arrange(
     tile = _owners(graph, written)
     # A new target: boxes are dealt to the tiles in order, as evenly as their number allows.
     if tile is None:
-        num = written.num
-        tile = (np.arange(num, dtype=np.int64) * min(num, graph.system.ipu.num_tiles) // num).astype(np.int32)
+        vector, num = _vectors(target, start)
+        tile = (vector * min(num, graph.system.ipu.num_tiles) // num).astype(np.int32)
         graph.map_regions(written, tile)
     # One vertex per tile, for all of its boxes.
     order = np.argsort(tile, kind="stable")
@@ -78,6 +78,19 @@ def arrange(
         blocks=blocks,
     )
     return target
+
+
+def _vectors(target: Operand, start: dict[str, Int64]) -> tuple[Int64, int]:
+    """The number of the target's vectors that each box is part of, and how many there are.
+
+    Boxes that a block of the source cuts short fill a vector of the target together; its readers want it in one piece.
+    """
+    levels, number = target.levels(target.innermost), np.zeros(1, dtype=np.int64)
+    for dim, begin in start.items():
+        block = levels[-2].step if dim == target.innermost and len(levels) > 1 else 1
+        number = number * (int(begin.max()) // block + 1) + begin // block
+    there = distinct(number)
+    return np.searchsorted(there, number), len(there)
 
 
 def arrange_estimate(elements: int, dtype: ElementType, machine: PlanningTarget) -> int:

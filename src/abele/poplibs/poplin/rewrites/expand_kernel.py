@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
-from math import prod
+from math import gcd, prod
 
 import numpy as np
 import numpy.typing as npt
@@ -175,13 +175,19 @@ class KernelExpansion:
         """About ``wanted`` boxes of the result, by name; within one block of the source each."""
         extents = dict(self._fine)
         grains = dict.fromkeys(extents, 1) | {source.innermost: _VECTOR}
+        if self.dims:
+            # Readers take channels by the group: boxes end where groups do.
+            units = cost.weights_per_unit(self.problem.dtype)
+            grains[f"k{self.dims[-1]}"] = units // gcd(units, self.problem.in_channels)
         cuts = {name: np.array([0, n], dtype=np.int64) for name, n in extents.items()}
         for name in ("b", "ci"):
             block = source.block(name)
             if block is not None:
                 cuts[name] = cuts_of(extents[name], -(-extents[name] // block), block)
         order = sorted((n for n in extents if n not in ("g", "ci", "b")), key=lambda n: -extents[n])
-        for name in ("g", "b", *order):
+        # Kernel positions of one output need no input twice either, and leave the source's vectors whole.
+        once = [f"k{d}" for d in self.dims if self.problem.axes[d].outputs == 1] if source.innermost == "b" else []
+        for name in ("g", *once, "b", *(n for n in order if n not in once)):
             boxes = prod(len(c) - 1 for c in cuts.values())
             # About a box per tile, cut along groups and samples first: these need no input twice.
             if boxes * 2 > wanted:
