@@ -119,7 +119,8 @@ def test_pack__any_items__lie_apart_while_they_live_and_where_they_want_to(
 def test_pack__memory_cut_into_pieces__is_filled_to_a_fifth(seed: int) -> None:
     """Pieces that a rectangle of bytes and steps was cut into can be packed without loss."""
     rng = np.random.default_rng(seed)
-    whole, cut = [(0, 1 << 16, 0, 400)], []
+    whole: list[tuple[int, int, int, int]] = [(0, 1 << 16, 0, 400)]
+    cut: list[Piece] = []
     while whole:
         low, high, begin, end = whole.pop()
         if len(cut) + len(whole) > 150:
