@@ -238,6 +238,18 @@ def test_fit__interleaved_data_that_ends_beyond_the_memory__is_refused() -> None
         compile_program(graph, Steps(Execute(cs), Execute(other)))
 
 
+def test_fit__more_code_than_can_be_fetched__is_refused_and_says_so() -> None:
+    graph = Graph(small_system(1).evolve(ipu={"tile": {"plain_bytes": 2048, "executable_bytes": 400}}))
+    x, y = (graph.variable(f32, (40,), name).map(0) for name in "xy")
+    program = []
+    for number in range(30):
+        cs = graph.compute_set(f"step {number}")
+        cs.vertex(FarApart, tile=0, a=x, b=y)
+        program.append(Execute(cs))
+    with pytest.raises(OutOfMemoryError, match="of code, but instructions run only from the first 400 B"):
+        compile_program(graph, Steps(*program))
+
+
 @pytest.mark.parametrize("plain", [0, 2048, 4096])
 def test_fit__tiny_tile_with_or_without_interleaved_memory__is_filled_to_the_end(plain: int) -> None:
     def compiled(count: int) -> Executable:
