@@ -119,7 +119,8 @@ def test_pack__any_items__lie_apart_while_they_live_and_where_they_want_to(
 def test_pack__memory_cut_into_pieces__is_filled_to_a_fifth(seed: int) -> None:
     """Pieces that a rectangle of bytes and steps was cut into can be packed without loss."""
     rng = np.random.default_rng(seed)
-    whole, cut = [(0, 1 << 16, 0, 400)], []
+    whole: list[tuple[int, int, int, int]] = [(0, 1 << 16, 0, 400)]
+    cut: list[Piece] = []
     while whole:
         low, high, begin, end = whole.pop()
         if len(cut) + len(whole) > 150:
@@ -235,6 +236,18 @@ def test_fit__interleaved_data_that_ends_beyond_the_memory__is_refused() -> None
     other.vertex(Wide, tile=0, x=more)
     with pytest.raises(OutOfMemoryError, match="needs 8,400 B of interleaved memory, has 8,192 B"):
         compile_program(graph, Steps(Execute(cs), Execute(other)))
+
+
+def test_fit__more_code_than_can_be_fetched__is_refused_and_says_so() -> None:
+    graph = Graph(small_system(1).evolve(ipu={"tile": {"plain_bytes": 2048, "executable_bytes": 400}}))
+    x, y = (graph.variable(f32, (40,), name).map(0) for name in "xy")
+    program = []
+    for number in range(30):
+        cs = graph.compute_set(f"step {number}")
+        cs.vertex(FarApart, tile=0, a=x, b=y)
+        program.append(Execute(cs))
+    with pytest.raises(OutOfMemoryError, match="of code, but instructions run only from the first 400 B"):
+        compile_program(graph, Steps(*program))
 
 
 @pytest.mark.parametrize("plain", [0, 2048, 4096])

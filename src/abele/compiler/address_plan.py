@@ -28,7 +28,7 @@ _UInt64 = npt.NDArray[np.uint64]
 
 
 class Held(NamedTuple):
-    """What the tiles hold.
+    """Contents of the tiles.
 
     Attributes:
         variable: Variable of each share, int64[k].
@@ -55,7 +55,7 @@ class Held(NamedTuple):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TileAddresses:
-    """Where the data of some tiles lies, which hold the same.
+    """Places of the data of some tiles, which hold the same.
 
     Attributes:
         tiles: The tiles, int32[k], ascending.
@@ -63,7 +63,7 @@ class TileAddresses:
         address: First address of each, from the start of the tile's memory, int64[n].
         bytes: Bytes of each, int64[n].
         step: Steps that need room for data in motion, int64[m], ascending.
-        step_address: Where that lies, int64[m].
+        step_address: Address of that, int64[m].
         step_bytes: Its bytes, int64[m].
         program_bytes: Bytes from address 0 on that hold code, state of vertices, stacks and stream buffers.
         top: One past the highest address that is ever taken.
@@ -86,7 +86,7 @@ def pack_tiles(held: Held, needed: TileVector, memory: TileMemory) -> tuple[Tile
     """Addresses on the fullest kinds of tiles.
 
     Args:
-        held: What the tiles hold.
+        held: Contents of the tiles.
         needed: Bytes that each tile needs at least.
         memory: The memory of a tile.
     """
@@ -98,20 +98,20 @@ def pack_tiles(held: Held, needed: TileVector, memory: TileMemory) -> tuple[Tile
     # Kinds of tiles, the fullest first, and of equally full ones that with the first tile.
     _, first, kind = np.unique(looks, return_index=True, return_inverse=True)
     order = np.lexsort((first, -least[first]))
-    room = memory.usable_bytes
+    room, moving = memory.usable_bytes, _Moving(held.buffers)
     packed: list[TileAddresses] = []
     worst = 1.0
     for number in order[:MOST_KINDS].tolist():
         bound = int(least[first[number]])
         if len(packed) >= LEAST_KINDS and (bound * worst <= room or int(least[first[order[0]]]) > room):
             break
-        found = _packed(held, candidates[kind == number], memory)
+        found = _packed(held, moving, candidates[kind == number], memory)
         packed.append(found)
         worst = max(worst, found.needed_bytes / max(1, bound))
     return tuple(packed)
 
 
-def _packed(held: Held, tiles: Int32, memory: TileMemory) -> TileAddresses:
+def _packed(held: Held, buffers: _Moving, tiles: Int32, memory: TileMemory) -> TileAddresses:
     """Addresses on some tiles that hold the same."""
     tile, grid = int(tiles[0]), memory.alignment_bytes
     variable, kept = _kept(held, tile, memory)
@@ -125,7 +125,7 @@ def _packed(held: Held, tiles: Int32, memory: TileMemory) -> TileAddresses:
     floor = program + int(kept.size[plain].sum())
     address = np.zeros(len(variable), dtype=np.int64)
     address[plain] = program + np.cumsum(kept.size[plain]) - kept.size[plain]
-    moving = _moving(held.buffers, tile, grid)
+    moving = buffers.on(tile, grid)
     placed = pack(kept.take(~plain).followed_by(moving), floor, memory.usable_bytes, memory)
     address[~plain] = placed.address[: len(placed.address) - len(moving.size)]
     moved = placed.address[len(placed.address) - len(moving.size) :]
@@ -191,20 +191,39 @@ def _partners(pairs: Int64, here: Int64) -> dict[int, list[int]]:
     return found
 
 
-def _moving(buffers: Mapping[int, TileVector], tile: int, grid: int) -> Items:
-    """Data in motion on a tile: an item for each step that has some, in their order."""
-    known = {id(v): int(v[tile]) for v in {id(v): v for v in buffers.values()}.values()}
-    step = np.array(sorted(s for s, v in buffers.items() if known[id(v)]), dtype=np.int64)
-    size = np.array([known[id(buffers[s])] for s in step.tolist()], dtype=np.int64)
-    return Items(
-        size=-(-size // grid) * grid,
-        alignment=np.full(len(step), grid),
-        lowest=np.zeros(len(step), dtype=np.int64),
-        ptr=np.arange(len(step) + 1),
-        begin=step,
-        end=step + 1,
-        apart={},
-    )
+class _Moving:
+    """Data in motion, step by step.
+
+    Args:
+        buffers: Bytes on each tile that a step needs for it, by step.
+    """
+
+    def __init__(self, buffers: Mapping[int, TileVector]) -> None:
+        # Many steps have the vector of one that they equal.
+        places: dict[int, int] = {}
+        self._vectors: list[TileVector] = []
+        which = np.empty(len(buffers), dtype=np.int64)
+        for at, vector in enumerate(buffers.values()):
+            which[at] = place = places.setdefault(id(vector), len(self._vectors))
+            if place == len(self._vectors):
+                self._vectors.append(vector)
+        step = np.fromiter(buffers, np.int64, len(buffers))
+        order = np.argsort(step, kind="stable")
+        self._step, self._which = step[order], which[order]
+
+    def on(self, tile: int, grid: int) -> Items:
+        """An item for each step that has some on a tile, in their order, in multiples of so many bytes."""
+        size = np.array([int(v[tile]) for v in self._vectors], dtype=np.int64)[self._which]
+        step, size = self._step[size > 0], size[size > 0]
+        return Items(
+            size=-(-size // grid) * grid,
+            alignment=np.full(len(step), grid),
+            lowest=np.zeros(len(step), dtype=np.int64),
+            ptr=np.arange(len(step) + 1),
+            begin=step,
+            end=step + 1,
+            apart={},
+        )
 
 
 def _looks(held: Held, num_tiles: int) -> _UInt64:

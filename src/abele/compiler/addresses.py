@@ -11,18 +11,19 @@ are tried, and then what stuck out is placed first.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from abele.arrays import Bool, Int64
+from abele.graph.intervals import distinct
 from abele.machine import TileMemory
 
 _REPAIRS = 12
 """Further attempts, in which what stuck out of memory is placed first."""
 _GOOD = 32
-"""Where nothing can fit, a packing that loses less than 1 / 32 is as good as any."""
+"""A packing that loses less than 1 / 32 is as good as any, where nothing can fit."""
 _FULL = 4
 """Steps with less than 3 / 4 of the bytes of the fullest one are not thought to raise the top."""
 
@@ -55,6 +56,12 @@ class Items:
         if len(self.size) == 0:
             return self.size
         return np.asarray(np.add.reduceat(self.end - self.begin, self.ptr[:-1]), dtype=np.int64)
+
+    def by_moments(self) -> Items:
+        """The same items, with steps numbered by the moments at which something begins or ends."""
+        moments = distinct(np.concatenate([self.begin, self.end]))
+        begin, end = (np.searchsorted(moments, side) for side in (self.begin, self.end))
+        return replace(self, begin=begin, end=end)
 
     def take(self, kept: Bool) -> Items:
         """Some of the items; whatever others are to be apart from is kept as well."""
@@ -97,16 +104,17 @@ def pack(items: Items, floor: int, room: int, memory: TileMemory) -> PackedItems
         room: Bytes of the tile; the first packing that stays below is taken, else that with the lowest top.
         memory: The memory, of which the elements are taken.
     """
+    orders, items = list(_orders(items)), items.by_moments()
     live = _live(items)
     least = floor + int(live.max(initial=0))
-    # What lives during one step that is not among the fullest finds a place behind all others.
+    # What lives at one moment that is not among the fullest finds a place behind all others.
     single, last = items.span == 1, np.maximum(items.ptr[1:] - 1, 0)
     late = single & (items.lowest == 0)
     late[late] = live[items.begin[last[late]]] * _FULL < live.max(initial=0) * (_FULL - 1)
     late[list(items.apart)] = False
     best: PackedItems | None = None
     order = np.empty(0, dtype=np.int64)
-    for order in _orders(items):
+    for order in orders:
         found = _placed(items, order[~late[order]], order[late[order]], floor, memory)
         best = found if best is None or found.top < best.top else best
         if best.top <= room or (least > room and best.top - least < least // _GOOD):
@@ -129,9 +137,9 @@ def pack(items: Items, floor: int, room: int, memory: TileMemory) -> PackedItems
 
 
 def _live(items: Items) -> Int64:
-    """Bytes that live during each step, int64[steps]."""
+    """Bytes that live at each moment, int64[moments]."""
     size, steps = np.repeat(items.size, np.diff(items.ptr)), int(items.end.max(initial=0))
-    change = np.bincount(np.maximum(items.begin, 0), size, steps + 1) - np.bincount(items.end, size, steps + 1)
+    change = np.bincount(items.begin, size, steps + 1) - np.bincount(items.end, size, steps + 1)
     return np.cumsum(change[:steps]).astype(np.int64)
 
 
@@ -143,7 +151,7 @@ def _orders(items: Items) -> Iterator[Int64]:
 
 
 class _Taken:
-    """What has its place already: intervals of addresses and of steps, in order of low ends."""
+    """Intervals of addresses that are taken, and of steps, in order of low ends."""
 
     def __init__(self, capacity: int) -> None:
         # Low end, high end, first step and end.
@@ -174,7 +182,7 @@ class _Taken:
         _, high, starts, ends = self._rows[:, : self._count]
         order = np.argsort(high, kind="stable")
         for top, begin, end in zip(high[order].tolist(), starts[order].tolist(), ends[order].tolist(), strict=True):
-            found[max(begin, 0) : end] = top
+            found[begin:end] = top
         return found
 
 
@@ -184,7 +192,7 @@ def _placed(items: Items, order: Int64, late: Int64, floor: int, memory: TileMem
     Args:
         items: The items.
         order: Those that are placed one by one.
-        late: Those of a single step that are placed afterwards, behind what is there if that raises no top.
+        late: Those of a single moment that are placed afterwards, behind what is there if that raises no top.
         floor: Addresses below it are taken.
         memory: The memory.
     """
@@ -214,7 +222,7 @@ def _placed(items: Items, order: Int64, late: Int64, floor: int, memory: TileMem
         step, alignment = items.begin[items.ptr[late]], items.alignment[late]
         behind = np.maximum(taken.reach(int(step.max()) + 1)[step], floor)
         behind += -behind % alignment
-        # Items of one step follow each other: only the first of each is placed without a look.
+        # Items of one moment follow each other: only the first of each is placed without a look.
         first = np.zeros(len(late), dtype=bool)
         first[np.unique(step, return_index=True)[1]] = True
         free = first & (behind + items.size[late] <= top)
@@ -242,7 +250,7 @@ def _hole(low: Int64, high: Int64, size: int, alignment: int, floor: int) -> int
 
 
 def _with_elements(address: Int64, size: Int64, low: Int64, high: Int64, memory: TileMemory) -> tuple[Int64, Int64]:
-    """Intervals that are taken, and besides the whole elements in which some items lie, in order of low ends."""
+    """Intervals that are taken, with the whole elements of some items, in order of low ends."""
     begin, end = _element(address, memory)[0], _element(address + np.maximum(size - 1, 0), memory)[1]
     low, high = np.concatenate([low, begin]), np.concatenate([high, end])
     order = np.argsort(low, kind="stable")

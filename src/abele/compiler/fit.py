@@ -151,6 +151,9 @@ def _because(plan: MemoryPlan, graph: Graph, tile: int) -> str:
         amount = int(plan.categories[name][tile])
         if amount:
             parts.append(f"{_LABELS.get(name, name.replace('_', ' '))} {amount:,} B{_inside(plan, graph, tile, name)}")
+    code, room = int(plan.code[tile]), plan.memory.executable_bytes
+    if code > room:
+        parts.append(f"code has {code:,} B, but instructions run only from the first {room:,} B")
     return " · ".join(parts)
 
 
