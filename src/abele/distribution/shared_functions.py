@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from abele.graph import Call, Copy, Steps, Tensor
+from abele.graph import Call, Copy, Steps, Tensor, Variable, WriteUndef
 from abele.graph.program import Function
 from abele.network.ir import NetworkOp, OpBlock, Value
 from abele.network.joined_copies import joined
@@ -43,11 +43,13 @@ class _Shared:
         function: The function, whose parameters are joined by type.
         formals: For each operand of a call its formal; None where it is not copied.
         results: Tensors that the body leaves, in order.
+        own: Variables that the body made, but for its parameters.
     """
 
     function: Function
     formals: tuple[Tensor | None, ...]
     results: tuple[Tensor, ...]
+    own: frozenset[Variable]
 
 
 @dataclass
@@ -109,6 +111,12 @@ class SharedFunctions:
         sources, destinations = joined([(a, a) for a, _ in read]), joined([(b, a) for a, b in read])
         for source, destination in zip(sources, destinations, strict=True):
             to.prog.add(Copy(source, destination, name=f"{shared.function.debug.name} results"))
+        # Otherwise they would count as meant for the host, and live to the end of the program.
+        copied = {v for left, _ in read for v in left.variables}
+        pairs = zip(shared.results, results, strict=True)
+        behind = [t for t, made in pairs if made is None and shared.own.difference(copied).issuperset(t.variables)]
+        for left in joined([(t, t) for t in behind]):
+            to.prog.add(WriteUndef(left))
         return results
 
     def _lowered(self, to: Lowering, op: NetworkOp, body: Body, common: Sequence[bool]) -> _Shared:
@@ -116,12 +124,15 @@ class SharedFunctions:
         # weight of encoder.0.weight, as one of the function's own
         names = [f"{op.function.name}/{v.name.rpartition('.')[2]}" if v.name else "" for v in op.inputs]
         given = [_argument(to, value, same) for value, same in zip(op.inputs, common, strict=True)]
+        before = len(to.graph.variables)
         with to.into(Steps(name=op.function.name)) as steps:
             read, results = to.function_body(body(names), given, leaving=op.outputs)
         formals = tuple(None if same else tensor for tensor, same in zip(read, common, strict=True))
         parameters = joined([(t, t) for t in formals if t is not None])
         function = to.graph.function(steps, op.function.name, parameters=parameters)
-        return _Shared(function, formals, tuple(results))
+        entering = {v for t in read if t is not None for v in t.variables}
+        own = frozenset(to.graph.variables[before:]).difference(entering)
+        return _Shared(function, formals, tuple(results), own)
 
 
 def _key(op: NetworkOp) -> Hashable:

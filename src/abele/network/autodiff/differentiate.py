@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from abele.errors import TensorError
 from abele.expr import Const, derivative
 from abele.network.autodiff.gradient_counts import BlockCounts, Tracking
-from abele.network.autodiff.rebuild import Recipes, recipes
+from abele.network.autodiff.rebuild import RebuildRule, Recipes
 from abele.network.automatic_scale import AutomaticLossScale
 from abele.network.ir import (
     HERE,
@@ -100,7 +100,8 @@ def differentiate(
             counts.pass_over(start)
         ends = frozenset(changed.values())
         kept = dict.fromkeys(changed.values())
-        reverse = _Reverse(made, kept=kept, ends=ends, counts=counts, rebuilt_above=rebuilt_above)
+        rule = None if rebuilt_above is None else RebuildRule.of(net, rebuilt_above)
+        reverse = _Reverse(made, kept=kept, ends=ends, counts=counts, rule=rule)
         reverse.run(needed(net.ops, [net.loss]), reached, pending)
         for parameter, value in changed.items():
             late = reverse.kept[value]
@@ -211,7 +212,7 @@ class _Reverse:
         kept: Values whose gradients are asked for though ops make them; filled on the way.
         ends: Values through which nothing is differentiated.
         counts: Counts gradients by magnitude, where that is asked for.
-        rebuilt_above: Bytes of an activation above which it is made again of what is kept anyway; None to keep all.
+        rule: Which activations are made again; None to keep all.
         recipes: What is made again, of what.
         rebuilt: What was made again.
     """
@@ -223,7 +224,7 @@ class _Reverse:
     kept: dict[Value, Value | None] = field(default_factory=dict)
     ends: frozenset[Value] = frozenset()
     counts: BlockCounts | None = None
-    rebuilt_above: int | None = None
+    rule: RebuildRule | None = None
     recipes: Recipes = field(default_factory=dict)
     rebuilt: dict[Value, Value] = field(default_factory=dict)
 
@@ -235,8 +236,8 @@ class _Reverse:
             reached: Values whose gradients are of use.
             pending: Gradients of results; those of operands are added.
         """
-        if self.rebuilt_above is not None:
-            self.recipes = recipes(ops, reached, self.rebuilt_above)
+        if self.rule is not None:
+            self.recipes = self.rule.recipes(ops, reached)
         for op in reversed(ops):
             if any(v in pending for v in op.outputs) and reached.intersection(op.inputs):
                 self._op(op, reached, pending)
@@ -287,7 +288,7 @@ class _Reverse:
     def _inner(self, net: BlockBuilder, home: BlockBuilder) -> _Reverse:
         """The backward pass over the ops of a block inside of this one."""
         counts = None if self.counts is None else BlockCounts(net, self.counts.tracking)
-        return _Reverse(net, home, self.functions, counts=counts, rebuilt_above=self.rebuilt_above)
+        return _Reverse(net, home, self.functions, counts=counts, rule=self.rule)
 
     def _counted(self, made: Sequence[Value], *, has_counts: bool) -> Sequence[Value]:
         """Results of an op with blocks, without its counts at the end; these are added to the counts here."""

@@ -22,15 +22,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from abele.expr import NONLINEARITIES, Expr, apply, derivative
-from abele.network.ir import BlockBuilder, NetworkOp, Shape, Value
+from abele.network.ir import BlockBuilder, Network, NetworkOp, Shape, Value
 from abele.network.ops import build
 from abele.network.registry import rule_of
 
 MOST_LARGE = 2
 """Most operands of a recipe that have as many elements as the result."""
 
+FAR_FROM_PEAK = 2
+"""Part (1 / 2) of the activations of the fullest block; a block with fewer is taken not to be at the peak (a guess)."""
+
 _VIEWS = frozenset({"reshape", "permute"})
-"""Kinds that show a value as it is."""
+"""Kinds that show each element of a value once."""
+
+_FREE = _VIEWS | {"expand", "detach", "constant"}
+"""Kinds that make no activation."""
 
 _READ_THEIR_RESULTS = frozenset({"softmax", "safe_softmax"})
 """Kinds whose gradients read what they made."""
@@ -93,22 +99,47 @@ def _joined(expression: Expr, parts: Sequence[Recipe]) -> Recipe:
     return Recipe(derivative.substitute(expression, lambda i: inside(parts[i])), tuple(operands))
 
 
-def recipes(ops: Sequence[NetworkOp], reached: set[Value], above: int) -> Recipes:
-    """Values that the backward pass makes again where it reads them.
+@dataclass(frozen=True, slots=True)
+class RebuildRule:
+    """Which activations are made again.
 
-    Args:
-        ops: The ops of a block that are differentiated, in order.
-        reached: Values whose gradients are of use.
-        above: Bytes of a value above which that is worth its time.
+    Attributes:
+        above: Bytes of an activation above which that may be worth its time.
+        fullest: Bytes of all activations of the block that has most.
     """
-    in_products = {v for op in ops if rule_of(op).planned for v in op.inputs}
-    read = in_products.union(v for op in ops if op.kind in _READ_THEIR_RESULTS for v in op.outputs)
-    found: Recipes = {}
-    for op in ops:
-        recipe = _recipe(op, found, read) if reached.issuperset(op.outputs[:1]) else None
-        if recipe is not None and (isinstance(recipe, RunAgain) or recipe.num_large(op.output) <= MOST_LARGE):
-            found[op.output] = recipe
-    return {v: recipe for v, recipe in found.items() if v.size * v.dtype.bytes > above}
+
+    above: int
+    fullest: int
+
+    @staticmethod
+    def of(net: Network, above: int) -> RebuildRule:
+        """The rule for a network."""
+        blocks = [net.ops, *(block.ops for op in net.walk() for block in op.blocks)]
+        return RebuildRule(above, max(map(_made_bytes, blocks)))
+
+    def recipes(self, ops: Sequence[NetworkOp], reached: set[Value]) -> Recipes:
+        """Values that the backward pass makes again where it reads them; none of a block far from the peak.
+
+        Args:
+            ops: The ops of a block that are differentiated, in order.
+            reached: Values whose gradients are of use.
+        """
+        if _made_bytes(ops) * FAR_FROM_PEAK < self.fullest:
+            return {}
+        in_products = {v for op in ops if rule_of(op).planned for v in op.inputs}
+        read = in_products.union(v for op in ops if op.kind in _READ_THEIR_RESULTS for v in op.outputs)
+        found: Recipes = {}
+        for op in ops:
+            recipe = _recipe(op, found, read) if reached.issuperset(op.outputs[:1]) else None
+            if recipe is not None and (isinstance(recipe, RunAgain) or recipe.num_large(op.output) <= MOST_LARGE):
+                found[op.output] = recipe
+        return {v: recipe for v, recipe in found.items() if v.size * v.dtype.bytes > self.above}
+
+
+def _made_bytes(ops: Sequence[NetworkOp]) -> int:
+    """Bytes of the activations that ops make, without what is inside of blocks."""
+    made = (op for op in ops if op.kind not in _FREE and not op.blocks)
+    return sum(v.size * v.dtype.bytes for op in made for v in op.outputs)
 
 
 def _recipe(op: NetworkOp, found: Recipes, read: set[Value]) -> Recipe | RunAgain | None:

@@ -169,12 +169,12 @@ class Norm(_OfReplicas):
         return norm(net, x, op.attrs["groups"], op.attrs["eps"], *sides)[0]
 
     def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor | None, ...]:
-        """Statistics, and one step that normalises; it writes the whitened activations where they are read."""
+        """Statistics, and one step that normalises; it writes what is read, whitened, normalised or both."""
         view, (x, *sides) = _view(op), (to[v] for v in op.inputs)
         mean, inverse = self._statistics(to, op, x)
-        if not sides:
+        if not sides or not to.is_read(op.outputs[0]):
             white = popnn_norms.whiten(to.graph, view, x, (mean, inverse), to.prog)
-            return white, white, mean, inverse
+            return None if sides else white, white, mean, inverse
         gamma, beta = sides
         out, kept = popnn_norms.normalise(
             to.graph, view, x, (gamma, beta), (mean, inverse), to.prog, keeps=to.is_read(op.outputs[1])
