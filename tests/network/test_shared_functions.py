@@ -14,6 +14,7 @@ from abele.expr.derivative import arg
 from abele.graph import Call, Copy, Graph, walk
 from abele.machine import systems
 from abele.network import Group, Network, NetworkBuilder, Place, Schedule, Sgd
+from abele.network.ir import BlockBuilder, Value
 from abele.network.ops import build
 from abele.runtime import Engine
 
@@ -157,3 +158,39 @@ def test_shared_functions__layers_with_checkpoints__are_computed_again_one_at_a_
         assert not [name for v in left if (name := graph.variables[v].name).endswith("result")]
     activation = 64 * 64 * 4
     assert peaks[1] - peaks[0] < (12 - 4) * 4 * activation
+
+
+def in_regions(drop: float = 0.0) -> Network:
+    """Two stretches that the backward pass computes again, each another, the second with draws."""
+    net = NetworkBuilder()
+    x = net.input((6, 8), "f32", "x")
+    for number in range(2):
+        w, b = net.parameter((8, 8), "f32", f"{number}.weight"), net.parameter((8,), "f32", f"{number}.bias")
+
+        def body(
+            region: BlockBuilder, x: Value = x, w: Value = w, b: Value = b, again: bool = number > 0
+        ) -> list[Value]:
+            y = region.read(x)
+            for _ in range(3):
+                y = build.nonlinearity(region, "gelu", build.linear(region, y, region.read(w), region.read(b)))
+                y = build.dropout(region, y, drop) if drop and again else y
+            return [build.softmax(region, y, 1) if again else y]
+
+        (x,) = build.checkpoint(net, body)
+    net.output(x)
+    net.loss = build.mean(net, x, [0, 1])
+    return net.finish()
+
+
+@pytest.mark.parametrize("drop", [0.0, 0.5])
+def test_shared_functions__checkpoints__run_one_forward_pass_twice_without_copies(drop: float) -> None:
+    inlined, shared = (lowered(in_regions(drop), shared=s) for s in (False, True))
+    assert functions_of(shared) == [2, 2]
+    assert not any(s.copies_in for s in walk(shared.program) if isinstance(s, Call))
+    for one, other in zip(trained(inlined, "tiles"), trained(shared, "tiles"), strict=True):
+        np.testing.assert_array_equal(one, other)
+    one, other = (compiled(program).report for program in (inlined, shared))
+    assert other.total_cycles == one.total_cycles
+    totals = [dict(report.memory.totals()) for report in (one, other)]
+    assert all(totals[1][name] < 0.9 * totals[0][name] for name in ("vertex_state", "exchange_code", "control_code"))
+    assert max(other.liveness["live_bytes"]) <= 1.02 * max(one.liveness["live_bytes"])

@@ -9,7 +9,8 @@ stage that computes it again call one body: they are on one IPU, at different ti
 
 A formal is laid out as the body's first reader wants it, or like the argument of the first call where that exists; a
 weight is laid out like its formal, so that copies of weights stay on their tiles. Arguments of one type are copied
-together in one step, and so are results.
+together in one step, and so are results. Where all arguments are the same values at all calls, nothing is copied:
+every call makes the same results. So it is with a checkpoint, whose forward pass the backward pass computes again.
 
 It saves the code, exchange code and vertex state of all calls but one, and the time to compile them: 12 equal layers
 take those of 1. Its cost is the copies. So it is done only where asked for: :mod:`abele.session.remedies` asks where a
@@ -18,14 +19,14 @@ program does not fit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from abele.graph import Call, Copy, Steps, Tensor, Variable, WriteUndef
 from abele.graph.program import Function
-from abele.network.ir import NetworkOp, OpBlock, Value
+from abele.network.ir import NetworkOp, OpBlock, Place, Value
 from abele.network.joined_copies import joined
 
 if TYPE_CHECKING:
@@ -70,13 +71,12 @@ class SharedFunctions:
         """Shared functions of the calls that ``ops`` repeat; ``leaving`` are the results that something outside
         reads.
         """
-        calls: dict[Hashable, list[NetworkOp]] = {}
-        for op in ops:
-            if op.kind == "call":
-                calls.setdefault(_key(op), []).append(op)
-        repeated = {key: equal for key, equal in calls.items() if len(equal) > 1}
-        made = {value for equal in repeated.values() for op in equal for value in op.outputs}
-        unread = made.difference(leaving, (value for op in ops for value in op.inputs))
+        calls: dict[Hashable, list[_Called]] = {}
+        for call in _calls(ops):
+            calls.setdefault(_key(call.op), []).append(call)
+        repeated = {key: equal for key, equal in calls.items() if _is_shared(equal)}
+        made = {value for equal in repeated.values() for call in equal for value in call.op.outputs}
+        unread = made.difference(leaving, _read(ops))
         return cls({key: _common(equal) for key, equal in repeated.items()}, frozenset(unread))
 
     def __contains__(self, op: NetworkOp) -> bool:
@@ -101,6 +101,10 @@ class SharedFunctions:
             for value, formal in zip(op.inputs, shared.formals, strict=True)
             if formal is not None
         ]
+        if all(formal is None for formal in shared.formals):
+            # Every call makes the same of the same: what reads a result may find that of a later call as well.
+            to.prog.add(Call(shared.function, ()))
+            return shared.results
         # Results that nothing reads stay behind: a stage that is computed again leaves its last result alone.
         results = tuple(
             None if value in self.unread else to.variable_like(left, "result")
@@ -141,10 +145,51 @@ def _key(op: NetworkOp) -> Hashable:
     return op.function, op.attrs["random"] if op.function.num_random else 0, None if op.place is None else op.place.ipu
 
 
-def _common(calls: Sequence[NetworkOp]) -> tuple[bool, ...]:
+class _Called(NamedTuple):
+    """A call, perhaps in the region of a checkpoint.
+
+    Attributes:
+        op: The call.
+        operands: Its operands, as values of the network.
+        place: Where it is.
+        again: True in a checkpoint.
+    """
+
+    op: NetworkOp
+    operands: tuple[Value, ...]
+    place: Place | None
+    again: bool
+
+
+def _calls(ops: Iterable[NetworkOp]) -> Iterator[_Called]:
+    """The calls of a network, with those in its checkpoints."""
+    for op in ops:
+        if op.kind == "call":
+            yield _Called(op, op.inputs, op.place, again=False)
+        elif op.kind == "checkpoint":
+            outside = dict(zip(op.regions[0].parameters, op.inputs, strict=True))
+            for call in _calls(op.regions[0].ops):
+                yield _Called(call.op, tuple(outside.get(v, v) for v in call.operands), op.place, again=True)
+
+
+def _read(ops: Iterable[NetworkOp]) -> Iterator[Value]:
+    """The values that ops read, and those that ops in checkpoints do."""
+    for op in ops:
+        yield from op.inputs
+        if op.kind == "checkpoint":
+            yield from _read(op.regions[0].ops)
+            yield from op.regions[0].results
+
+
+def _is_shared(calls: Sequence[_Called]) -> bool:
+    """True for calls that are worth one copy of their function; in a checkpoint only if nothing is copied for it."""
+    return len(calls) > 1 and (all(_common(calls)) or not any(call.again for call in calls))
+
+
+def _common(calls: Sequence[_Called]) -> tuple[bool, ...]:
     # Stages of a pipeline work on different micro-batches, so one value is another tensor in each of them.
-    in_one_stage = len({op.place for op in calls}) == 1
-    operands = zip(*(op.inputs for op in calls), strict=True)
+    in_one_stage = len({call.place for call in calls}) == 1
+    operands = zip(*(call.operands for call in calls), strict=True)
     return tuple(in_one_stage and all(v is values[0] for v in values) for values in operands)
 
 

@@ -179,6 +179,10 @@ class _Reopened(BlockBuilder):
         return self._root
 
 
+_RECOMPUTED = "recomputed"
+"""Begin of names of functions that a checkpoint's two passes call."""
+
+
 @dataclass(frozen=True)
 class _Linear:
     """A block taken apart into a forward and a backward block.
@@ -459,10 +463,35 @@ class _Reverse:
         return [None, *_once(operands, gradients, op.inputs[1:])]
 
     def _again(self, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
-        operands = list(dict.fromkeys(v for v, want in zip(op.inputs, wanted, strict=True) if want))
-        made = build.checkpoint(self.net, self._forward_again(op.regions[0], op.inputs, grads, operands))
-        gradients = self._counted(made, has_counts=self.counts is not None)
-        return _once(operands, gradients, op.inputs)
+        # Both passes call one function, so that the machine may have it once; each inside of a region of its own, where
+        # the backward pass's is no repetition of the other's.
+        (block,) = op.regions
+        linear = self._linear(block, [g is not None for g in grads], wanted)
+        function = self._recomputed(linear)
+
+        def call(region: BlockBuilder) -> tuple[Value, ...]:
+            operands, types = [region.read(v) for v in op.inputs], [v.type for v in linear.forward.results]
+            return region.emit_many("call", operands, types, function=function, path="", random=0)
+
+        def again(region: BlockBuilder) -> Sequence[Value]:
+            known = dict(zip(block.parameters, map(region.read, op.inputs), strict=True))
+            known |= zip(linear.forward.results, call(region), strict=True)
+            given = [region.read(g) for g in grads if g is not None]
+            return region.inline(linear.backward, [*given, *(known[v] for v in linear.needs)])
+
+        first = RegionBuilder(self._home)
+        with first.at(op.debug, stage=op.stage):
+            body = first.finish(call(first)[: len(op.outputs)])
+        self._home.replace(op, NetworkOp(op.kind, tuple(first.captured), op.outputs, op.attrs, op.debug, (body,)))
+        made = iter(self._counted(build.checkpoint(self.net, again), has_counts=linear.counts))
+        return [next(made) if gives else None for gives in linear.gives]
+
+    def _recomputed(self, linear: _Linear) -> NetworkFunction:
+        """A function for the forward pass of a checkpoint."""
+        number = sum(key[0].name.startswith(_RECOMPUTED) for key in self.functions)
+        function = NetworkFunction(f"{_RECOMPUTED}{number}", linear.forward)
+        self.functions[function, (), ()] = linear, function, function
+        return function
 
     def _forward_again(
         self, block: OpBlock, inputs: Sequence[Value], grads: Gradients, operands: Sequence[Value]
