@@ -20,6 +20,7 @@ from abele.network.registry import OpRule, rule_of
 from abele.network.replicated_sharding import ShardedGradient
 from abele.numerics import ElementType, f16
 from abele.poplibs.poputil.layout import clone
+from abele.poplibs.poputil.mapping import map_small
 
 STABLE_NORMS = "stable_norms"
 """The option of norms among :attr:`Lowering.planning`."""
@@ -354,7 +355,7 @@ class Lowering:
         if laid_out is not None:
             return laid_out
         graph = self.graph_of(value.place)
-        return graph.map_linear(graph.variable(value.dtype, value.shape, name=value.name or "value"))
+        return map_small(graph, graph.variable(value.dtype, value.shape, name=value.name or "value"))
 
     def _computed(self, value: Value, layout: Callable[[], Tensor | None]) -> Tensor:
         """Tensor of a value that waited for its first reader's layout."""

@@ -112,6 +112,19 @@ def map_tensor_linearly_with_offset(
     return set_mapping(graph, tensor, TileMapping(linear.size, linear.begin, tile))
 
 
+def map_small(graph: Graph, tensor: Tensor) -> Tensor:
+    """Spread ``tensor`` as :func:`map_tensor_linearly` does; one that takes half of the tiles or fewer begins on a tile
+    chosen by its shape, so that the first tiles do not hold a piece of every small tensor.
+
+    Those of one shape, as a parameter, its gradient and its sums, lie alike. They begin on the first tile of a pair,
+    which may receive together.
+    """
+    tiles = graph.num_tiles
+    small = 2 * tensor.size * tensor.dtype.bytes <= tiles * DEFAULT_MIN_BYTES_PER_TILE
+    first = choose_mapping_offset(tiles, tensor.shape) // 2 * 2 if small else 0
+    return graph.map_linear(tensor, first_tile=first)
+
+
 def choose_mapping_offset(num_tiles: int, shape: Iterable[int], seed: int = 0) -> int:
     """A tile to start a mapping at, spread by a hash of the shape, so that small tensors do not pile up on tile 0.
 

@@ -28,6 +28,7 @@ from abele.poplibs.popops.expressions.host_kernel import nest_over, point
 from abele.poplibs.popops.reductions.reduce import ReduceParams, SingleReduceOp, emit_reduce, kept_dims, reduce_many
 from abele.poplibs.popops.reductions.two_sums import TwoSums
 from abele.poplibs.poputil.layout import create_output_like
+from abele.poplibs.poputil.mapping import map_small
 
 
 @dataclass(frozen=True)
@@ -203,7 +204,7 @@ def statistics(
     shape = _kept_shape(x, kept)
     # Statistics are few: spread evenly, wherever the sums are made.
     dtype = dtype or x.dtype
-    outs = [graph.variable(dtype, shape, name=f"{name}/{n}", map="linear") for n in ("mean", "inv_std_dev")]
+    outs = [map_small(graph, graph.variable(dtype, shape, name=f"{name}/{n}")) for n in ("mean", "inv_std_dev")]
     kernel = _statistics_kernel(x, moments, stable, dtype)
     call = graph.library_call(
         prog,
@@ -269,7 +270,7 @@ def parameter_gradients(
     """Σ g·w and Σ g over all but the ``kept`` dimensions, in the type of ``grads`` or in ``types``."""
     shape, made = _kept_shape(grads, kept), types or (grads.dtype,) * 2
     wanted = zip(("gamma", "beta"), made, strict=True)
-    outs = [graph.variable(dtype, shape, name=f"{name}/{n}", map="linear") for n, dtype in wanted]
+    outs = [map_small(graph, graph.variable(dtype, shape, name=f"{name}/{n}")) for n, dtype in wanted]
     at, own = _at(grads, kept)
     g, w, here = ir.Load(1, at), ir.Load(0, at), point(len(shape))
     nests = (
