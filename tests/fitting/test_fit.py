@@ -16,6 +16,7 @@ from abele.fitting import (
     Spreading,
     StatePlace,
     chain_of,
+    compiled_plan,
     fit_network,
     fitted_dict,
     fitted_text,
@@ -73,6 +74,29 @@ def test_fit__shares_of_time__are_all_that_the_ipus_have(of_mlp):
         assert sum(estimate.shares(plan).values()) == pytest.approx(
             estimate.cycles * plan.num_ipus / plan.batch, rel=1e-9
         )
+
+
+@pytest.fixture(scope="module")
+def searched():
+    """A search of which every case keeps its costs."""
+    search = FitSearch(space(batch=512, recompute=(Recomputation.SEGMENTS,)), mlp, lambda _what, _part: None)
+    search.run()
+    return search
+
+
+@pytest.mark.parametrize(
+    ("turns", "narrow"),
+    [(True, True), *(pytest.param(*ways, marks=pytest.mark.slow) for ways in ((True, False), (False, True)))],
+)
+def test_fit__less_waits_for_the_backward_pass__estimates_are_near_what_compiling_gives(searched, turns, narrow):
+    case, costs = next(tried for tried in searched.tried if tried[0].plan.ipus == 4)
+    case.solve(costs, turns=turns, narrow=narrow)
+    plan, estimate = case.found
+    assert (plan.turns, plan.narrow_stash) == (turns, narrow)
+    made = compiled_plan(plan, searched.models[16], searched.chains[16], searched.space)
+    assert estimate.cycles == pytest.approx(made.cycles, rel=BOUND)
+    known = max(made.ipu_bytes) - 2_000
+    assert known * (1 - MEMORY_BOUND) < max(estimate.ipu_bytes) < max(made.ipu_bytes) * (1 + MEMORY_BOUND)
 
 
 @pytest.mark.slow

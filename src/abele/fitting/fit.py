@@ -13,12 +13,14 @@ from abele.fitting.chain import SegmentChain
 from abele.fitting.plan import Compilation, Estimate, Miss, Ranked, Recomputation, Spreading
 from abele.fitting.search import FitSearch, Progress
 from abele.fitting.space import FitSpace, Model
+from abele.fitting.traffic import STASH
 from abele.graph import Graph
 from abele.network import (
     Locations,
     Network,
     NetworkOp,
     OutputMode,
+    PipelineSchedule,
     Place,
     Schedule,
     TensorLocation,
@@ -80,6 +82,8 @@ def _compile(plan: Spreading, model: Model, chain: SegmentChain, space: FitSpace
             accumulation=plan.accumulation,
             replicas=plan.replicas,
             outputs=OutputMode.FINAL,
+            pipeline=PipelineSchedule.INTERLEAVED if plan.turns else PipelineSchedule.GROUPED,
+            stash=STASH if plan.narrow_stash else None,
             locations=Locations(optimiser=state),
         )
         again = plan.recompute != Recomputation.NOTHING
@@ -290,6 +294,8 @@ def reason(plan: Spreading, estimate: Estimate, best: Spreading, best_estimate: 
 
 
 def _said(name: str, plan: Spreading, best: Spreading) -> str:
+    if name == "imbalance" and plan.turns:
+        return "stages that take turns"
     if name != "work":
         return _WORDS[name]
     if plan.stages > 1 and plan.recompute != Recomputation.NOTHING and best.recompute == Recomputation.NOTHING:
@@ -300,6 +306,8 @@ def _said(name: str, plan: Spreading, best: Spreading) -> str:
         return "smaller micro-batches"
     if plan.plans_smaller and not best.plans_smaller:
         return "less memory for products"
+    if plan.narrow_stash and not best.narrow_stash:
+        return "activations rounded to 8 bits"
     return _WORDS[name]
 
 

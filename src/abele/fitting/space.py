@@ -39,6 +39,9 @@ class FitSpace:
         proportions: Shares of a tile's memory that products plan with, most first.
         recompute: Choices of activations that stages may compute again.
         states: Places for the optimiser's state, the nearest first.
+        turns: True to try pipelines in which forward and backward stages take turns, where others do not fit.
+        narrow_stash: True to try 8-bit floats for activations on their way, where nothing fits else; they round what
+            the backward pass reads.
         settings: Settings with which networks are compiled.
         starts: Module paths at which a stage may begin; None where it may begin anywhere.
     """
@@ -50,6 +53,8 @@ class FitSpace:
     proportions: tuple[float | None, ...] = PROPORTIONS
     recompute: tuple[Recomputation, ...] = tuple(Recomputation)
     states: tuple[StatePlace, ...] = tuple(StatePlace)
+    turns: bool = True
+    narrow_stash: bool = True
     settings: Settings = field(default_factory=Settings)
     starts: frozenset[str] | None = None
 

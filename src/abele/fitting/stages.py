@@ -12,7 +12,15 @@ import numpy.typing as npt
 from abele.fitting.costs import ChainCosts
 from abele.fitting.plan import Recomputation, Spreading
 from abele.fitting.stage_memory import StageMemory, row_tables
-from abele.fitting.traffic import StageWork, Streams, collective_costs, meeting_cycles, ring_cycles, stream_cycles
+from abele.fitting.traffic import (
+    StageWork,
+    Streams,
+    collective_costs,
+    meeting_cycles,
+    ring_costs,
+    ring_cycles,
+    stream_cycles,
+)
 from abele.machine import System
 
 # Cycles of every run of segments as a stage of a pipeline, from what each segment takes.
@@ -32,6 +40,8 @@ class StageCycles:
         replicas: Replicas, which share the host.
         functions: True if the machine holds equal segments of a stage once.
         hosts_apart: True if IPUs meet the host without one another.
+        turns: True if forward and backward stages take turns.
+        narrow: True if activations wait as 8-bit floats.
     """
 
     costs: ChainCosts
@@ -41,6 +51,8 @@ class StageCycles:
     replicas: int
     functions: bool
     hosts_apart: bool
+    turns: bool
+    narrow: bool
 
     @cached_property
     def meeting(self) -> int:
@@ -71,19 +83,31 @@ class StageCycles:
         cycles = int(self._forward[begin, end] + self._backward[begin, end]) + copies
         return StageWork(ipu, self.entering(begin, end), cycles, self.leaving(begin, end))
 
+    def last_back_work(self, begin: int, end: int, ipu: int) -> StageWork:
+        """Work of the last stage's backward stage, where that is one of its own; it computes nothing again."""
+        return StageWork(ipu, (0, 0), int(self._backward[begin, end] + self._copies[begin, end]), (0, 0))
+
     @cached_property
     def lasts(self) -> Table:
         """Cycles for which the last stage keeps its IPU busy in a tick, from each segment on to the end, [begin]."""
         count = self.costs.count
-        works = [self.last_work(begin, count, 0) for begin in range(count)]
-        return np.array([work.busy_cycles(self.meeting, apart=self.hosts_apart) for work in works], np.int64)
+
+        def busy(work: StageWork) -> int:
+            return work.busy_cycles(self.meeting, apart=self.hosts_apart)
+
+        if self.turns:
+            # The longer of the two decides how long every other tick is.
+            ends = [(self.forward_work(b, count, 0, 0), self.last_back_work(b, count, 0)) for b in range(count)]
+            return np.array([max(map(busy, both)) for both in ends], np.int64)
+        return np.array([busy(self.last_work(begin, count, 0)) for begin in range(count)], np.int64)
 
     @cached_property
     def inner(self) -> Table:
         """Cycles for which every run of segments keeps its IPU busy as a stage before the last, [begin, end]."""
         own = self._forward + self._ring
         if self.costs.training:
-            own = own + self._back + self._ring
+            back = self._back + self._ring
+            own = np.maximum(own, back) if self.turns else own + back
         if self.hosts_apart:
             for streams in (self._entering.whole, self._leaving.whole):
                 own = own + np.where(streams > 0, streams + self.meeting, 0)
@@ -106,7 +130,8 @@ class StageCycles:
     @cached_property
     def _ring(self) -> Table:
         """Cycles of writing or of reading a row of the ring between a stage and its backward stage."""
-        return ring_cycles(row_tables(self.costs, self.recompute), self.system) // 2
+        rows = row_tables(self.costs, self.recompute, narrow=self.narrow)
+        return ring_cycles(rows, self.system, narrow=self.narrow) // 2
 
     @cached_property
     def _copies(self) -> Table:
@@ -200,6 +225,7 @@ class Stages:
         """
         reduces = plan.replicas > 1 and next(iter(costs.values())).training
         code = collective_costs(plan.ipus, plan.replicas, system).code_bytes if reduces else 0
+        ring_code = ring_costs(system, narrow=True).code_bytes if plan.narrow_stash else 0
 
         def made(of: ChainCosts) -> StageCosts:
             memory = StageMemory(
@@ -209,7 +235,9 @@ class Stages:
                 state=plan.state,
                 replicas=plan.replicas,
                 functions=plan.shared_functions,
+                narrow=plan.narrow_stash,
                 collective_code=code,
+                ring_code=ring_code,
             )
             cycles = StageCycles(
                 costs=of,
@@ -219,6 +247,8 @@ class Stages:
                 replicas=plan.replicas,
                 functions=plan.shared_functions,
                 hosts_apart=hosts_apart,
+                turns=plan.turns,
+                narrow=plan.narrow_stash,
             )
             return StageCosts(of, memory, cycles)
 

@@ -121,6 +121,10 @@ def _options(fitted: Fitted, plan: Spreading) -> list[str]:
     if plan.plans_smaller:
         shares = ", ".join(f'"IPU{i}": {share:g}' for i, share in enumerate(plan.proportions) if share is not None)
         lines.append(f"opts.setAvailableMemoryProportion({{{shares}}})")
+    if plan.turns:
+        lines.append('opts.Abele.pipelineSchedule("interleaved")')
+    if plan.narrow_stash:
+        lines.append('opts.Abele.stash("F143")  # activations wait as 8-bit floats')
     if plan.shared_functions:
         lines.append("opts.Abele.sharedFunctions(True)")
     if plan.state != StatePlace.ON_CHIP:
