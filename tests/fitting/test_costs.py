@@ -16,7 +16,8 @@ from spread_models import mlp
 from abele.errors import AbeleError
 from abele.fitting import FitSpace, fit_network, measure
 from abele.fitting.costs import fullest_columns
-from abele.fitting.measure import Bytes, kept
+from abele.fitting.kept import kept
+from abele.fitting.measure import Bytes
 from abele.llvm.cache import cache_directory
 from abele.llvm.cache_limit import usage
 from abele.machine import systems

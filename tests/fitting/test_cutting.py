@@ -112,13 +112,13 @@ def test_best_cuts__stages_take_turns__fit_and_need_no_more_memory_than_in_group
 
 @pytest.mark.parametrize("stages", [2, 3, 4, 8])
 def test_waiting_rows__any_schedule__are_those_of_the_rings_of_a_pipeline(stages):
-    # The backward stage of s is 2·(n - 1) - s, in turns 2·n - 1 - s; what is read d ticks later waits in ceil(d / stride)
-    # rows, and in none where the stage has not run again.
+    # The backward stage of s is 2·(n - 1) - s, in turns 2·n - 1 - s; what is read d ticks later waits in
+    # ceil(d / stride) rows, and in none where it is read at once or in the next tick.
     for turns, stride, last in ((False, 1, 2 * stages - 2), (True, 2, 2 * stages - 1)):
         plan = Spreading(ipus=stages, replicas=1, micro_batch=1, accumulation=32, turns=turns)
         for stage in range(stages):
             ticks = last - 2 * stage
-            rows = 0 if ticks <= stride and ticks < 2 else -(-ticks // stride)
+            rows = 0 if ticks < 2 else -(-ticks // stride)
             assert plan.waiting_rows(stage, stages=stages) == rows
 
 

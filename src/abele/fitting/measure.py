@@ -7,63 +7,24 @@ and how long the host takes depends on how many replicas it serves.
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from abele.compiler import Executable, compile_program
 from abele.distribution import NetworkProgram, lower_network
 from abele.fitting.chain import bytes_of, narrow_bytes_of
+from abele.fitting.kept import kept
 from abele.fitting.segment import CROSSING, SegmentNetwork
 from abele.graph import Graph
 from abele.graph.variable import Variable
-from abele.llvm.cache import load_object, store_object
 from abele.machine import System
 from abele.network import Network, NetworkOp, OutputMode, Schedule, Stage, Value, inference_pipeline, training_pipeline
 from abele.network.invariant_values import fixed_values
 from abele.session import Settings
 from abele.session.store import content_key
-
-# Costs on disk: measured ones are found again by their segment, and by the code of this package.
-#
-# They are objects of the cache of compiled code (:mod:`abele.llvm.cache`), which checks that they are whole, keeps to
-# its limit, and removes first what was not used for longest.
-
-T = TypeVar("T")
-
-
-def kept(of: str, kind: type[T], measure: Callable[[], T]) -> T:
-    """Costs that were measured before, here or by another process; otherwise they are measured now.
-
-    Args:
-        of: Stands for all that they depend on.
-        kind: Their type: a dataclass of numbers, tuples of these, and arrays of int64 with one dimension.
-        measure: Measures them.
-    """
-    key = f"{hashlib.sha256(f'{kind.__qualname__} {of}'.encode()).hexdigest()}-costs"
-    stored = load_object(key)
-    if stored is not None:
-        with contextlib.suppress(zlib.error, msgspec.DecodeError):
-            return msgspec.msgpack.decode(zlib.decompress(stored), type=kind, dec_hook=_array)
-    costs = measure()
-    store_object(key, zlib.compress(msgspec.msgpack.encode(costs, enc_hook=_content)))
-    return costs
-
-
-def _content(array: Any) -> bytes:
-    return np.ascontiguousarray(array, "<i8").tobytes()
-
-
-def _array(_: type, content: bytes) -> Any:
-    return np.frombuffer(content, "<i8").astype(np.int64)
-
 
 Bytes = npt.NDArray[np.int64]
 Progress = Callable[[str, float], None]
