@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,7 @@ from abele.fitting.chain import SegmentChain
 from abele.fitting.plan import Compilation, Estimate, Miss, Ranked, Recomputation, Spreading
 from abele.fitting.search import FitSearch, Progress
 from abele.fitting.space import FitSpace, Model
+from abele.fitting.stages import Stages
 from abele.fitting.traffic import STASH
 from abele.graph import Graph
 from abele.network import (
@@ -212,11 +214,31 @@ def nothing_fits(search: FitSearch) -> FittingError:
     chain = search.chains[size]
     others = [m for m in nearest_of_each(search) if m is not nearest and m.plan.micro_batch == size]
     because = [f"nearest: {miss_words(nearest, chain)}", *(miss_words(m, chain) for m in others)]
+    because += _least(search, nearest)
     if len(chain.segments) < space.system.num_ipus:
         because.append(f"the model can be cut into {counted(len(chain.segments), 'part')} alone")
     return FittingError(
         f"nothing fits on {space.system.name}", because="\n".join(because), remedy=" · ".join(_help(search, nearest))
     )
+
+
+def _least(search: FitSearch, nearest: Miss) -> Iterator[str]:
+    """The least that a model needs in the way of its nearest plan, and its largest part by itself."""
+    costs = next((costs for case, costs in search.tried if case.miss is nearest), None)
+    if costs is None:
+        return
+    tile, segments = search.space.system.ipu.tile, search.chains[nearest.plan.micro_batch].segments
+    on = [of.memory for of in Stages.of(nearest.plan, costs, search.space.system).by_proportion.values()]
+    least, room = min(of.least_bytes for of in on), tile.usable_bytes * search.space.system.ipu.num_tiles
+    yield (
+        f"at least: {least / 1e6:,.0f} MB without temporaries, which is {counted(math.ceil(least / room), 'IPU')} with "
+        f"{room / 1e6:,.0f} MB each"
+    )
+    last = len(segments) - 1
+    alone = [min(of.needed(n, n + 1, 0, last=n == last) for of in on) for n in range(len(segments))]
+    largest = alone.index(max(alone))
+    name = segments[largest].module or ("the beginning" if largest == 0 else f"part {largest}")
+    yield f"largest part by itself: {name}, {alone[largest]:,} B of a tile's {tile.usable_bytes:,} B"
 
 
 def _help(search: FitSearch, nearest: Miss) -> Iterator[str]:

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from abele.compiler import Executable, compile_program
 from abele.distribution import NetworkProgram, lower_network
 from abele.fitting.chain import bytes_of, narrow_bytes_of
-from abele.fitting.kept import kept
 from abele.fitting.segment import CROSSING, SegmentNetwork
+from abele.fitting.stored_costs import kept
 from abele.graph import Graph
 from abele.graph.variable import Variable
 from abele.machine import System

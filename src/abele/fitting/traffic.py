@@ -13,7 +13,7 @@ import numpy.typing as npt
 from abele.compiler import compile_program
 from abele.compiler.durations import host_cycles, link_cycles, remote_cycles
 from abele.compiler.traffic import LinkBytes
-from abele.fitting.kept import kept
+from abele.fitting.stored_costs import kept
 from abele.graph import Graph, Steps
 from abele.machine import System
 from abele.numerics import ElementType, f16, quarter, u32
