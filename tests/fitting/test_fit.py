@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from spread_models import cnn, mlp
 
-from abele.errors import FittingError
+from abele.errors import FittingError, InvalidOptionError
 from abele.fitting import (
     FitSpace,
     Miss,
@@ -97,6 +97,26 @@ def test_fit__less_waits_for_the_backward_pass__estimates_are_near_what_compilin
     assert estimate.cycles == pytest.approx(made.cycles, rel=BOUND)
     known = max(made.ipu_bytes) - 2_000
     assert known * (1 - MEMORY_BOUND) < max(estimate.ipu_bytes) < max(made.ipu_bytes) * (1 + MEMORY_BOUND)
+
+
+def test_fit__io_tiles__estimates_are_near_what_compiling_gives_and_hosts_are_hardly_waited_for():
+    def found(io_tiles):
+        more = {"recompute": (Recomputation.STAGES, Recomputation.NOTHING), "proportions": (None,)}
+        batches = {"batch": 2048, "micro_batches": (128,)}
+        return fit_network(
+            lambda b: mlp(b, width=512, layers=4), space("bow-2000:2", io_tiles=io_tiles, **batches, **more), check=3
+        )
+
+    beside, usual = found(32), found(0)
+    assert {r.plan.ipus for r in beside.ranking} == {1, 2}
+    for ranked in beside.ranking:
+        assert ranked.estimate.cycles == pytest.approx(ranked.compiled.cycles, rel=BOUND)
+    assert beside.best.compiled.cycles < usual.best.compiled.cycles
+
+
+def test_fit_space__io_tiles_that_leave_none__are_refused():
+    with pytest.raises(InvalidOptionError, match="1472 IO tiles leave none to compute: an IPU of bow-2000 has 1472"):
+        space(io_tiles=1472)
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from abele.fitting.traffic import (
     StageWork,
     Transfer,
     all_reduce_cycles,
+    met,
     streaming_cycles,
     tick_cycles,
     transfer_cycles,
@@ -35,7 +36,8 @@ def estimated(plan: Spreading, stages: Stages) -> Estimate:
     # Ticks of all micro-batches with filling and emptying; between them stages hand over.
     handed = [transfer_cycles(sent, plan.ipus, system) for sent in transfers(plan, stages)] if n > 1 else [0]
     exchange = sum(handed)
-    ticks, full = _ticks(plan, passes, handed, meeting, apart=stages.hosts_apart)
+    beside = stages.io_tiles > 0
+    ticks, full = _ticks(plan, passes, handed, meeting, apart=stages.hosts_apart, beside=beside)
     # Once per update: sums over replicas IPU by IPU, updates on all IPUs at once, and state to and from DRAM.
     gradients = _by_ipu(plan, [sum(s.gradient_bytes for s in costs.segments[b:e]) for b, e in bounds])
     all_reduce = all_reduce_cycles(gradients, plan.replicas, system)
@@ -98,7 +100,7 @@ def works(plan: Spreading, stages: Stages) -> list[StageWork]:
 
 
 def _ticks(
-    plan: Spreading, passes: list[StageWork], handed: list[int], meeting: int, *, apart: bool
+    plan: Spreading, passes: list[StageWork], handed: list[int], meeting: int, *, apart: bool, beside: bool
 ) -> tuple[int, int]:
     """Cycles of all ticks of an update, and of those in which each stage runs once, without their exchanges.
 
@@ -108,16 +110,20 @@ def _ticks(
         handed: Cycles of the exchange of a tick, or of each of two that take turns.
         meeting: Cycles of meeting the host.
         apart: True if IPUs meet the host without one another.
+        beside: True if IO tiles meet the host while the others compute; the first load and the last store are waited
+            for.
     """
     stride = len(handed)
-    full = sum(tick_cycles(passes[turn::stride], meeting, apart=apart) for turn in range(stride))
+    full = sum(tick_cycles(passes[turn::stride], meeting, apart=apart, beside=beside) for turn in range(stride))
+    ends = [met(sum(cycles), meeting) for cycles in zip(*((w.entering[0], w.leaving[0]) for w in passes), strict=True)]
+    total = sum(ends) if beside else 0
     if plan.stages == 1:
-        return full * plan.accumulation, full
-    pipeline, total = Ticks(len(passes), plan.accumulation, stride), 0
+        return full * plan.accumulation + total, full
+    pipeline = Ticks(len(passes), plan.accumulation, stride)
     for ticks, count in pipeline.runs():
         for tick in ticks:
             running = (passes[stage] for stage in pipeline.busy(tick))
-            total += count * (tick_cycles(running, meeting, apart=apart) + handed[tick % stride])
+            total += count * (tick_cycles(running, meeting, apart=apart, beside=beside) + handed[tick % stride])
     return total, full
 
 

@@ -12,9 +12,8 @@ from abele.distribution import inference_program, training_program
 from abele.errors import AbeleError, FittingError
 from abele.fitting.chain import SegmentChain
 from abele.fitting.plan import Compilation, Estimate, Miss, Ranked, Recomputation, Spreading
-from abele.fitting.search import FitSearch, Progress
+from abele.fitting.search import FitSearch, Progress, stages_of
 from abele.fitting.space import FitSpace, Model
-from abele.fitting.stages import Stages
 from abele.fitting.traffic import STASH
 from abele.graph import Graph
 from abele.network import (
@@ -76,7 +75,7 @@ def _compile(plan: Spreading, model: Model, chain: SegmentChain, space: FitSpace
     graph.sync_pattern = settings.sync_pattern
     planning, modes = settings.planning, settings.modes
     if model.groups is None:
-        schedule = Schedule(device_iterations=plan.accumulation, replicas=plan.replicas)
+        schedule = Schedule(device_iterations=plan.accumulation, replicas=plan.replicas, io_tiles=space.io_tiles)
         program = inference_program(net, graph, schedule, planning=planning, modes=modes)
     else:
         state = TensorLocation(on_chip=not plan.state.is_off_chip, sharded=plan.state.is_sharded)
@@ -85,6 +84,7 @@ def _compile(plan: Spreading, model: Model, chain: SegmentChain, space: FitSpace
             replicas=plan.replicas,
             outputs=OutputMode.FINAL,
             pipeline=PipelineSchedule.INTERLEAVED if plan.turns else PipelineSchedule.GROUPED,
+            io_tiles=space.io_tiles,
             stash=STASH if plan.narrow_stash else None,
             locations=Locations(optimiser=state),
         )
@@ -227,9 +227,9 @@ def _least(search: FitSearch, nearest: Miss) -> Iterator[str]:
     costs = next((costs for case, costs in search.tried if case.miss is nearest), None)
     if costs is None:
         return
-    tile, segments = search.space.system.ipu.tile, search.chains[nearest.plan.micro_batch].segments
-    on = [of.memory for of in Stages.of(nearest.plan, costs, search.space.system).by_proportion.values()]
-    least, room = min(of.least_bytes for of in on), tile.usable_bytes * search.space.system.ipu.num_tiles
+    ipu, segments = search.space.computing.ipu, search.chains[nearest.plan.micro_batch].segments
+    on = [of.memory for of in stages_of(nearest.plan, costs, search.space).by_proportion.values()]
+    least, room = min(of.least_bytes for of in on), ipu.tile.usable_bytes * ipu.num_tiles
     yield (
         f"at least: {least / 1e6:,.0f} MB without temporaries, which is {counted(math.ceil(least / room), 'IPU')} with "
         f"{room / 1e6:,.0f} MB each"
@@ -238,7 +238,7 @@ def _least(search: FitSearch, nearest: Miss) -> Iterator[str]:
     alone = [min(of.needed(n, n + 1, 0, last=n == last) for of in on) for n in range(len(segments))]
     largest = alone.index(max(alone))
     name = segments[largest].module or ("the beginning" if largest == 0 else f"part {largest}")
-    yield f"largest part by itself: {name}, {alone[largest]:,} B of a tile's {tile.usable_bytes:,} B"
+    yield f"largest part by itself: {name}, {alone[largest]:,} B of a tile's {ipu.tile.usable_bytes:,} B"
 
 
 def _help(search: FitSearch, nearest: Miss) -> Iterator[str]:

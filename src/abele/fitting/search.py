@@ -253,7 +253,7 @@ class Case:
 
     def _ways(self, costs: Mapping[float | None, ChainCosts]) -> Iterator[tuple[Spreading, Stages]]:
         """The plan with its memory as it is, and then moved step by step, where it can fit at all."""
-        system = self.space.system
+        system = self.space.computing
         room = system.ipu.tile.usable_bytes * system.ipu.num_tiles * self.plan.ipus
         for state in self._states(next(iter(costs.values()))):
             for plan in self._sharing(replace(self.plan, state=state), costs):
@@ -262,8 +262,7 @@ class Case:
                     yield plan, stages
 
     def _stages(self, plan: Spreading, costs: Mapping[float | None, ChainCosts]) -> Stages:
-        apart = self.space.settings.sync_pattern != "full"
-        return Stages.of(plan, costs, self.space.system, hosts_apart=apart)
+        return stages_of(plan, costs, self.space)
 
     def _states(self, costs: ChainCosts) -> list[StatePlace]:
         """Places for the optimiser's state; on the chip where it can be nowhere else."""
@@ -288,6 +287,18 @@ class Case:
         *_, state = self._states(next(iter(costs.values())))
         ways = [(p, self._stages(p, costs)) for p in self._sharing(replace(self.plan, state=state), costs)]
         return min((missed(nearest_cuts(*way), way[1]) for way in ways), key=lambda miss: miss.lacking_bytes)
+
+
+def stages_of(plan: Spreading, costs: ProportionCosts, space: FitSpace) -> Stages:
+    """Costs of all stages of a plan.
+
+    Args:
+        plan: The plan, whose cuts are not looked at.
+        costs: Costs of segments, by the proportion of a tile's memory that products plan with.
+        space: The machine, and how networks are compiled.
+    """
+    apart = space.settings.sync_pattern != "full"
+    return Stages.of(plan, costs, space.computing, hosts_apart=apart, io_tiles=space.io_tiles)
 
 
 def missed(plan: Spreading, stages: Stages) -> Miss:
@@ -486,7 +497,7 @@ class FitSearch:
                 continue
             what = f"part {number} of {len(names)}, {name}, micro-batches of {size}{planned}"
             report = partial(_of_part, self.progress, what)
-            self._costs[kind, share] = measured(kind, settings, self.space.system, progress=report)
+            self._costs[kind, share] = measured(kind, settings, self.space.computing, progress=report)
         return [self._costs[kind, share] for kind in segments]
 
 

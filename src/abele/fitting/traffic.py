@@ -214,6 +214,19 @@ def meeting_cycles(ipus: int, replicas: int, system: System) -> int:
     return host_cycles(0, replicas, system.with_ipus(ipus * replicas))
 
 
+def handing_cycles(sizes: Sequence[int], io_tiles: int, system: System) -> int:
+    """Cycles in which IO tiles hand over what was loaded, or get what is to be sent, one exchange for each.
+
+    Args:
+        sizes: Bytes of each.
+        io_tiles: Tiles that hand over.
+        system: The machine.
+    """
+    exchange = system.ipu.exchange
+    start = exchange.phase_overhead_cycles + exchange.route_mean_cycles + system.ipu.sync.on_chip_cycles
+    return sum(start + math.ceil(size / (io_tiles * exchange.bytes_per_cycle)) for size in sizes)
+
+
 @dataclass(frozen=True)
 class StageWork:
     """Work of a stage in a tick.
@@ -235,7 +248,7 @@ class StageWork:
         return self.cycles + (met(self.entering[0], meeting) + met(self.leaving[0], meeting) if apart else 0)
 
 
-def tick_cycles(stages: Iterable[StageWork], meeting: int, *, apart: bool = False) -> int:
+def tick_cycles(stages: Iterable[StageWork], meeting: int, *, apart: bool = False, beside: bool = False) -> int:
     """Cycles of a tick, without the exchange that it begins with.
 
     It loads what stages have of the host, runs them, and sends what the host has of them. Stages of one IPU follow each
@@ -246,6 +259,7 @@ def tick_cycles(stages: Iterable[StageWork], meeting: int, *, apart: bool = Fals
         stages: Those that run.
         meeting: Cycles of meeting the host.
         apart: True if IPUs meet the host without one another.
+        beside: True if IO tiles meet the host while the others compute.
     """
     listed = list(stages)
     by_ipu: dict[int, int] = {}
@@ -255,7 +269,8 @@ def tick_cycles(stages: Iterable[StageWork], meeting: int, *, apart: bool = Fals
     if apart:
         return max(slowest, sum(stage.entering[1] + stage.leaving[1] for stage in listed))
     entering, leaving = sum(stage.entering[0] for stage in listed), sum(stage.leaving[0] for stage in listed)
-    return slowest + met(entering, meeting) + met(leaving, meeting)
+    host = met(entering, meeting) + met(leaving, meeting)
+    return max(slowest, host) if beside else slowest + host
 
 
 def met(cycles: int, meeting: int) -> int:
