@@ -16,23 +16,24 @@ from spread_models import mlp
 from abele.errors import AbeleError
 from abele.fitting import FitSpace, fit_network, measure
 from abele.fitting.costs import fullest_columns
-from abele.fitting.measure import Bytes, kept
+from abele.fitting.measure import Bytes
+from abele.fitting.stored_costs import kept
 from abele.llvm.cache import cache_directory
 from abele.llvm.cache_limit import usage
 from abele.machine import systems
 
 
 @settings(deadline=None, max_examples=200)
-@given(st.integers(1, 5), st.integers(1, 12), st.integers(0, 2**32 - 1))
-def test_fullest_columns__any_rows__no_sum_or_maximum_of_rows_loses_its_largest(rows, columns, seed):
+@given(st.integers(1, 5), st.integers(1, 12), st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.01, 0.5]))
+def test_fullest_columns__any_rows__no_sum_or_maximum_of_rows_loses_more_than_the_slack(rows, columns, seed, slack):
     rng = np.random.default_rng(seed)
     data = rng.integers(0, 4, (rows, columns))
-    kept_columns = fullest_columns(data)
+    kept_columns = fullest_columns(data, slack)
     assert len(set(kept_columns.tolist())) == len(kept_columns)
     for _ in range(8):
         weights, chosen = rng.integers(0, 3, rows), rng.random(rows) < 0.5
         needed = (weights[:, None] * data).sum(axis=0) + (data[chosen].max(axis=0) if chosen.any() else 0)
-        assert needed[kept_columns].max() == needed.max()
+        assert needed[kept_columns].max() * (1 + slack) >= needed.max()
 
 
 def test_fullest_columns__one_that_another_outdoes__is_left_out():

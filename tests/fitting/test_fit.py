@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from spread_models import cnn, mlp
 
-from abele.errors import FittingError
+from abele.errors import FittingError, InvalidOptionError
 from abele.fitting import (
     FitSpace,
     Miss,
@@ -16,6 +16,7 @@ from abele.fitting import (
     Spreading,
     StatePlace,
     chain_of,
+    compiled_plan,
     fit_network,
     fitted_dict,
     fitted_text,
@@ -75,6 +76,49 @@ def test_fit__shares_of_time__are_all_that_the_ipus_have(of_mlp):
         )
 
 
+@pytest.fixture(scope="module")
+def searched():
+    """A search of which every case keeps its costs."""
+    search = FitSearch(space(batch=512, recompute=(Recomputation.SEGMENTS,)), mlp, lambda _what, _part: None)
+    search.run()
+    return search
+
+
+@pytest.mark.parametrize(
+    ("turns", "narrow"),
+    [(True, True), *(pytest.param(*ways, marks=pytest.mark.slow) for ways in ((True, False), (False, True)))],
+)
+def test_fit__less_waits_for_the_backward_pass__estimates_are_near_what_compiling_gives(searched, turns, narrow):
+    case, costs = next(tried for tried in searched.tried if tried[0].plan.ipus == 4)
+    case.solve(costs, turns=turns, narrow=narrow)
+    plan, estimate = case.found
+    assert (plan.turns, plan.narrow_stash) == (turns, narrow)
+    made = compiled_plan(plan, searched.models[16], searched.chains[16], searched.space)
+    assert estimate.cycles == pytest.approx(made.cycles, rel=BOUND)
+    known = max(made.ipu_bytes) - 2_000
+    assert known * (1 - MEMORY_BOUND) < max(estimate.ipu_bytes) < max(made.ipu_bytes) * (1 + MEMORY_BOUND)
+
+
+def test_fit__io_tiles__estimates_are_near_what_compiling_gives_and_hosts_are_hardly_waited_for():
+    def found(io_tiles):
+        more = {"recompute": (Recomputation.STAGES, Recomputation.NOTHING), "proportions": (None,)}
+        batches = {"batch": 2048, "micro_batches": (128,)}
+        return fit_network(
+            lambda b: mlp(b, width=512, layers=4), space("bow-2000:2", io_tiles=io_tiles, **batches, **more), check=3
+        )
+
+    beside, usual = found(32), found(0)
+    assert {r.plan.ipus for r in beside.ranking} == {1, 2}
+    for ranked in beside.ranking:
+        assert ranked.estimate.cycles == pytest.approx(ranked.compiled.cycles, rel=BOUND)
+    assert beside.best.compiled.cycles < usual.best.compiled.cycles
+
+
+def test_fit_space__io_tiles_that_leave_none__are_refused():
+    with pytest.raises(InvalidOptionError, match="1472 IO tiles leave none to compute: an IPU of bow-2000 has 1472"):
+        space(io_tiles=1472)
+
+
 @pytest.mark.slow
 def test_fit__uneven_network__estimates_and_order_are_those_of_compiled_programs():
     found = fit_network(cnn, space(batch=256, micro_batches=(4,)), check=7)
@@ -126,6 +170,10 @@ def test_fit__nothing_fits__says_the_nearest_and_by_how_much():
     text = str(caught.value)
     assert re.search(r"[\d,]+ B \(\d+ %\) too much: weights", text)
     assert "a machine with more IPUs than 1" in text
+    # Weights and sums of gradients of 12 layers, 12 x (33.5 + 33.5) MB, and code, with momentum in streaming memory.
+    least = re.search(r"at least: ([\d,]+) MB without temporaries, which is 1 IPU with 939 MB each", text)
+    assert 805 <= int(least[1].replace(",", "")) <= 880
+    assert re.search(r"largest part by itself: [\w ]+, [\d,]+ B of a tile's 637,872 B", text)
 
 
 def test_fit__batch_that_does_not_divide__is_refused():

@@ -39,6 +39,10 @@ def fit(
     half_partials: Annotated[
         bool, typer.Option("--half-partials", help="Keep partial sums of float16 products in float16.")
     ] = False,
+    io_tiles: Annotated[
+        int,
+        typer.Option("--io-tiles", help="Tiles of each IPU that load and send while the others compute (32 to 192)."),
+    ] = 0,
     inference: Annotated[bool, typer.Option("--inference", help="Run the model forward alone.")] = False,
     check: Annotated[int, typer.Option("--check", help="Compile so many of the fastest as a whole.")] = 1,
     code: Annotated[bool, typer.Option("--code/--no-code", help="Print the options of the fastest as code.")] = True,
@@ -64,6 +68,8 @@ def fit(
     options = Options()
     if half_partials:
         options.Precision.setPartialsType(torch.half)
+    if io_tiles:
+        options.TensorLocations.numIOTiles(io_tiles)
     with _progress() as report:
         report("make the model", 0.0)
         made, example, optimizer = _from_file(model) if ":" in model else _known(model)

@@ -44,6 +44,11 @@ class ChainSegment:
         """Bytes that cross the border before it, for one micro-batch."""
         return bytes_of(self.entering)
 
+    @cached_property
+    def narrow_entering_bytes(self) -> int:
+        """The same with floats of 8 bits."""
+        return narrow_bytes_of(self.entering)
+
 
 @dataclass(frozen=True, eq=False)
 class SegmentChain:
@@ -69,6 +74,11 @@ class SegmentChain:
 def bytes_of(values: Iterable[Value]) -> int:
     """Bytes of all elements of some values."""
     return sum(v.size * v.dtype.bytes for v in values)
+
+
+def narrow_bytes_of(values: Iterable[Value]) -> int:
+    """The same with floats of 8 bits."""
+    return sum(v.size * (1 if v.dtype.is_float else v.dtype.bytes) for v in values)
 
 
 def chain_of(

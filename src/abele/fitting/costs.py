@@ -1,7 +1,8 @@
 """Costs of a chain: what its segments take, as arrays, and which parameters they have in common.
 
 Tiles that are alike in all segments are one column. So is a tile that nowhere needs more than some other one: whatever
-is asked of these arrays grows with each entry, so such a tile is never the fullest.
+is asked of these arrays grows with each entry, so such a tile is never the fullest. What is a hundredth below another
+one counts as no more than that.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class ChainCosts:
     ) -> ChainCosts:
         """The costs of a chain."""
         distinct = list({id(s): s for s in segments}.values())
-        kept = fullest_columns(np.concatenate([np.stack([getattr(s, f) for f in ChainCosts.FIELDS]) for s in distinct]))
+        rows = np.concatenate([np.stack([getattr(s, f) for f in ChainCosts.FIELDS]) for s in distinct])
+        kept = fullest_columns(rows, SLACK)
         arrays = {f: np.stack([getattr(s, f)[kept] for s in segments]) for f in ChainCosts.FIELDS}
         return ChainCosts(chain, tuple(segments), tuple(kinds), groups, arrays)
 
@@ -68,20 +70,27 @@ class ChainCosts:
         return _borrowed(self)
 
 
-def fullest_columns(rows: Bytes) -> npt.NDArray[np.intp]:
+SLACK = 0.01
+"""Part of its bytes by which a tile may be called less full than it is, a tenth of what estimates of memory are off by:
+a third of the tiles of an encoder layer stand for all then, else two thirds."""
+
+
+def fullest_columns(rows: Bytes, slack: float = 0.0) -> npt.NDArray[np.intp]:
     """Columns of which no other has as much or more in every row; of equal ones the first.
 
     Args:
         rows: int64[rows, columns].
+        slack: Part by which a column may have more than another one that stands for it.
     """
     _, first = np.unique(rows, axis=1, return_index=True)
     order = first[np.argsort(-rows[:, first].sum(axis=0), kind="stable")]
-    # A column can only be outdone by one with a larger sum, and then by one that nothing outdoes.
-    kept = rows[:, order[:1]]
+    # A column can only be outdone by one with a larger sum, and then by one that nothing outdoes. With slack the former
+    # is a choice: the fullest stand for others first.
+    kept = (1 + slack) * rows[:, order[:1]]
     found = [int(order[0])]
     for column in order[1:].tolist():
         if not (kept >= rows[:, column, None]).all(axis=0).any():
-            kept = np.concatenate([kept, rows[:, column, None]], axis=1)
+            kept = np.concatenate([kept, (1 + slack) * rows[:, column, None]], axis=1)
             found.append(column)
     return np.sort(np.array(found, np.intp))
 

@@ -9,6 +9,7 @@ from abele.fitting.traffic import (
     StageWork,
     Transfer,
     all_reduce_cycles,
+    met,
     streaming_cycles,
     tick_cycles,
     transfer_cycles,
@@ -30,11 +31,13 @@ def estimated(plan: Spreading, stages: Stages) -> Estimate:
     meeting = stages.usual.cycles.meeting
     own = [work.busy_cycles(meeting, apart=True) for work in passes]
     by_stage = own[:n]
-    for stage in range(n - 1 if costs.training else 0):
-        by_stage[stage] += own[2 * (n - 1) - stage]
+    for stage in range(len(own) - n):
+        by_stage[stage] += own[len(own) - 1 - stage]
     # Ticks of all micro-batches with filling and emptying; between them stages hand over.
-    exchange = transfer_cycles(transfers(plan, stages), plan.ipus, system) if n > 1 else 0
-    ticks, full = _ticks(plan, passes, exchange, meeting, apart=stages.hosts_apart)
+    handed = [transfer_cycles(sent, plan.ipus, system) for sent in transfers(plan, stages)] if n > 1 else [0]
+    exchange = sum(handed)
+    beside = stages.io_tiles > 0
+    ticks, full = _ticks(plan, passes, handed, meeting, apart=stages.hosts_apart, beside=beside)
     # Once per update: sums over replicas IPU by IPU, updates on all IPUs at once, and state to and from DRAM.
     gradients = _by_ipu(plan, [sum(s.gradient_bytes for s in costs.segments[b:e]) for b, e in bounds])
     all_reduce = all_reduce_cycles(gradients, plan.replicas, system)
@@ -58,22 +61,25 @@ def estimated(plan: Spreading, stages: Stages) -> Estimate:
     )
 
 
-def transfers(plan: Spreading, stages: Stages) -> list[Transfer]:
-    """Transfers of a replica in each tick: activations one way, gradients the other, and gradients of shared
-    weights.
+def transfers(plan: Spreading, stages: Stages) -> list[list[Transfer]]:
+    """Transfers of a replica in a tick, or in each of two ticks where stages take turns: activations one way, gradients
+    the other, and gradients of shared weights.
     """
-    found: list[Transfer] = []
-    costs = stages.costs
+    costs, stride = stages.costs, 1 + plan.turns
+    found: list[list[Transfer]] = [[] for _ in range(stride)]
+    last = 2 * plan.stages - 2 + plan.turns
     for stage, cut in enumerate(plan.cuts, 1):
         here, before = plan.ipu_of(stage), plan.ipu_of(stage - 1)
-        found.append((before, here, costs.chain.segments[cut].entering_bytes))
+        found[stage % stride].append((before, here, costs.chain.segments[cut].entering_bytes))
         if costs.training:
-            found.append((here, before, costs.chain.sent_back(cut)))
+            found[(last - stage + 1) % stride].append((here, before, costs.chain.sent_back(cut)))
     if costs.training:
         stage_of = [stage for stage, (b, e) in enumerate(plan.bounds(costs.count)) for _ in range(b, e)]
         for segment, parameters in enumerate(costs.borrowed):
             here = plan.ipu_of(stage_of[segment])
-            found += [(here, plan.ipu_of(stage_of[p.owner]), p.weight_bytes) for p in parameters]
+            for p in parameters:
+                owner = stage_of[p.owner]
+                found[(last - owner) % stride].append((here, plan.ipu_of(owner), p.weight_bytes))
     return found
 
 
@@ -85,21 +91,39 @@ def works(plan: Spreading, stages: Stages) -> list[StageWork]:
         return [on[0].last_work(*bounds[0], 0)]
     if not stages.costs.training:
         return [on[s].forward_work(*bounds[s], plan.ipu_of(s), 0) for s in range(n)]
-    there = [on[s].forward_work(*bounds[s], plan.ipu_of(s), 2 * (n - 1 - s)) for s in range(n - 1)]
-    back = [on[s].backward_work(*bounds[s], plan.ipu_of(s), 2 * (n - 1 - s)) for s in reversed(range(n - 1))]
-    return [*there, on[-1].last_work(*bounds[-1], plan.ipu_of(n - 1)), *back]
+    at = [(*bounds[s], plan.ipu_of(s)) for s in range(n)]
+    there = [on[s].forward_work(*at[s], plan.waiting_rows(s)) for s in range(n - 1)]
+    back = [on[s].backward_work(*at[s], plan.waiting_rows(s)) for s in reversed(range(n - 1))]
+    if plan.turns:
+        return [*there, on[-1].forward_work(*at[-1], 0), on[-1].last_back_work(*at[-1]), *back]
+    return [*there, on[-1].last_work(*at[-1]), *back]
 
 
-def _ticks(plan: Spreading, passes: list[StageWork], exchange: int, meeting: int, *, apart: bool) -> tuple[int, int]:
-    """Cycles of all ticks of an update, and of one in which all stages are busy, without its exchange."""
-    full = tick_cycles(passes, meeting, apart=apart)
+def _ticks(
+    plan: Spreading, passes: list[StageWork], handed: list[int], meeting: int, *, apart: bool, beside: bool
+) -> tuple[int, int]:
+    """Cycles of all ticks of an update, and of those in which each stage runs once, without their exchanges.
+
+    Args:
+        plan: The plan.
+        passes: Work of each stage.
+        handed: Cycles of the exchange of a tick, or of each of two that take turns.
+        meeting: Cycles of meeting the host.
+        apart: True if IPUs meet the host without one another.
+        beside: True if IO tiles meet the host while the others compute; the first load and the last store are waited
+            for.
+    """
+    stride = len(handed)
+    full = sum(tick_cycles(passes[turn::stride], meeting, apart=apart, beside=beside) for turn in range(stride))
+    ends = [met(sum(cycles), meeting) for cycles in zip(*((w.entering[0], w.leaving[0]) for w in passes), strict=True)]
+    total = sum(ends) if beside else 0
     if plan.stages == 1:
-        return full * plan.accumulation, full
-    pipeline, total = Ticks(len(passes), plan.accumulation), 0
+        return full * plan.accumulation + total, full
+    pipeline = Ticks(len(passes), plan.accumulation, stride)
     for ticks, count in pipeline.runs():
         for tick in ticks:
             running = (passes[stage] for stage in pipeline.busy(tick))
-            total += count * (tick_cycles(running, meeting, apart=apart) + exchange)
+            total += count * (tick_cycles(running, meeting, apart=apart, beside=beside) + handed[tick % stride])
     return total, full
 
 
@@ -113,7 +137,7 @@ def _by_ipu(plan: Spreading, by_stage: list[int]) -> list[int]:
 def ipu_bytes(plan: Spreading, stages: Stages) -> list[int]:
     """Bytes on the fullest tile of each IPU."""
     n, bounds = plan.stages, plan.bounds(stages.costs.count)
-    rows = [2 * (n - 1 - stage) if stages.costs.training else 0 for stage in range(plan.ipus)]
+    rows = [plan.waiting_rows(stage) if stages.costs.training else 0 for stage in range(plan.ipus)]
 
     def held(on: StageCosts, stage: int) -> int:
         begin, end = bounds[stage]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,14 +12,16 @@ from abele.distribution import inference_program, training_program
 from abele.errors import AbeleError, FittingError
 from abele.fitting.chain import SegmentChain
 from abele.fitting.plan import Compilation, Estimate, Miss, Ranked, Recomputation, Spreading
-from abele.fitting.search import FitSearch, Progress
+from abele.fitting.search import FitSearch, Progress, stages_of
 from abele.fitting.space import FitSpace, Model
+from abele.fitting.traffic import STASH
 from abele.graph import Graph
 from abele.network import (
     Locations,
     Network,
     NetworkOp,
     OutputMode,
+    PipelineSchedule,
     Place,
     Schedule,
     TensorLocation,
@@ -72,7 +75,7 @@ def _compile(plan: Spreading, model: Model, chain: SegmentChain, space: FitSpace
     graph.sync_pattern = settings.sync_pattern
     planning, modes = settings.planning, settings.modes
     if model.groups is None:
-        schedule = Schedule(device_iterations=plan.accumulation, replicas=plan.replicas)
+        schedule = Schedule(device_iterations=plan.accumulation, replicas=plan.replicas, io_tiles=space.io_tiles)
         program = inference_program(net, graph, schedule, planning=planning, modes=modes)
     else:
         state = TensorLocation(on_chip=not plan.state.is_off_chip, sharded=plan.state.is_sharded)
@@ -80,6 +83,9 @@ def _compile(plan: Spreading, model: Model, chain: SegmentChain, space: FitSpace
             accumulation=plan.accumulation,
             replicas=plan.replicas,
             outputs=OutputMode.FINAL,
+            pipeline=PipelineSchedule.INTERLEAVED if plan.turns else PipelineSchedule.GROUPED,
+            io_tiles=space.io_tiles,
+            stash=STASH if plan.narrow_stash else None,
             locations=Locations(optimiser=state),
         )
         again = plan.recompute != Recomputation.NOTHING
@@ -208,11 +214,31 @@ def nothing_fits(search: FitSearch) -> FittingError:
     chain = search.chains[size]
     others = [m for m in nearest_of_each(search) if m is not nearest and m.plan.micro_batch == size]
     because = [f"nearest: {miss_words(nearest, chain)}", *(miss_words(m, chain) for m in others)]
+    because += _least(search, nearest)
     if len(chain.segments) < space.system.num_ipus:
         because.append(f"the model can be cut into {counted(len(chain.segments), 'part')} alone")
     return FittingError(
         f"nothing fits on {space.system.name}", because="\n".join(because), remedy=" · ".join(_help(search, nearest))
     )
+
+
+def _least(search: FitSearch, nearest: Miss) -> Iterator[str]:
+    """The least that a model needs in the way of its nearest plan, and its largest part by itself."""
+    costs = next((costs for case, costs in search.tried if case.miss is nearest), None)
+    if costs is None:
+        return
+    ipu, segments = search.space.computing.ipu, search.chains[nearest.plan.micro_batch].segments
+    on = [of.memory for of in stages_of(nearest.plan, costs, search.space).by_proportion.values()]
+    least, room = min(of.least_bytes for of in on), ipu.tile.usable_bytes * ipu.num_tiles
+    yield (
+        f"at least: {least / 1e6:,.0f} MB without temporaries, which is {counted(math.ceil(least / room), 'IPU')} with "
+        f"{room / 1e6:,.0f} MB each"
+    )
+    last = len(segments) - 1
+    alone = [min(of.needed(n, n + 1, 0, last=n == last) for of in on) for n in range(len(segments))]
+    largest = alone.index(max(alone))
+    name = segments[largest].module or ("the beginning" if largest == 0 else f"part {largest}")
+    yield f"largest part by itself: {name}, {alone[largest]:,} B of a tile's {ipu.tile.usable_bytes:,} B"
 
 
 def _help(search: FitSearch, nearest: Miss) -> Iterator[str]:
@@ -290,6 +316,8 @@ def reason(plan: Spreading, estimate: Estimate, best: Spreading, best_estimate: 
 
 
 def _said(name: str, plan: Spreading, best: Spreading) -> str:
+    if name == "imbalance" and plan.turns:
+        return "stages that take turns"
     if name != "work":
         return _WORDS[name]
     if plan.stages > 1 and plan.recompute != Recomputation.NOTHING and best.recompute == Recomputation.NOTHING:
@@ -300,6 +328,8 @@ def _said(name: str, plan: Spreading, best: Spreading) -> str:
         return "smaller micro-batches"
     if plan.plans_smaller and not best.plans_smaller:
         return "less memory for products"
+    if plan.narrow_stash and not best.narrow_stash:
+        return "activations rounded to 8 bits"
     return _WORDS[name]
 
 

@@ -7,62 +7,24 @@ and how long the host takes depends on how many replicas it serves.
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from abele.compiler import Executable, compile_program
 from abele.distribution import NetworkProgram, lower_network
+from abele.fitting.chain import bytes_of, narrow_bytes_of
 from abele.fitting.segment import CROSSING, SegmentNetwork
+from abele.fitting.stored_costs import kept
 from abele.graph import Graph
 from abele.graph.variable import Variable
-from abele.llvm.cache import load_object, store_object
 from abele.machine import System
 from abele.network import Network, NetworkOp, OutputMode, Schedule, Stage, Value, inference_pipeline, training_pipeline
 from abele.network.invariant_values import fixed_values
 from abele.session import Settings
 from abele.session.store import content_key
-
-# Costs on disk: measured ones are found again by their segment, and by the code of this package.
-#
-# They are objects of the cache of compiled code (:mod:`abele.llvm.cache`), which checks that they are whole, keeps to
-# its limit, and removes first what was not used for longest.
-
-T = TypeVar("T")
-
-
-def kept(of: str, kind: type[T], measure: Callable[[], T]) -> T:
-    """Costs that were measured before, here or by another process; otherwise they are measured now.
-
-    Args:
-        of: Stands for all that they depend on.
-        kind: Their type: a dataclass of numbers, tuples of these, and arrays of int64 with one dimension.
-        measure: Measures them.
-    """
-    key = f"{hashlib.sha256(f'{kind.__qualname__} {of}'.encode()).hexdigest()}-costs"
-    stored = load_object(key)
-    if stored is not None:
-        with contextlib.suppress(zlib.error, msgspec.DecodeError):
-            return msgspec.msgpack.decode(zlib.decompress(stored), type=kind, dec_hook=_array)
-    costs = measure()
-    store_object(key, zlib.compress(msgspec.msgpack.encode(costs, enc_hook=_content)))
-    return costs
-
-
-def _content(array: Any) -> bytes:
-    return np.ascontiguousarray(array, "<i8").tobytes()
-
-
-def _array(_: type, content: bytes) -> Any:
-    return np.frombuffer(content, "<i8").astype(np.int64)
-
 
 Bytes = npt.NDArray[np.int64]
 Progress = Callable[[str, float], None]
@@ -87,6 +49,7 @@ class SegmentCosts:
         overhead: Stacks and stream buffers.
         peak: Temporaries of a micro-batch at their peak, without accumulators.
         saved_bytes: Bytes that the forward pass leaves for the backward pass, over all tiles.
+        narrow_saved_bytes: The same with floats of 8 bits.
         inputs: Bytes of each input that the host sends for a micro-batch.
         outputs: Bytes of each result that the host gets of a micro-batch; of training only the last one's, so none.
         gradient_bytes: Gradients that are summed over replicas, over all tiles.
@@ -105,6 +68,7 @@ class SegmentCosts:
     overhead: Bytes
     peak: Bytes
     saved_bytes: int
+    narrow_saved_bytes: int
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     gradient_bytes: int
@@ -168,7 +132,7 @@ def _measured(segment: SegmentNetwork, settings: Settings, progress: Progress) -
     forward, backward, update = _cycles(run)
     entering = [v for v in segment.forward.inputs if not v.name.startswith(CROSSING)]
     leaving = segment.forward.outputs[: segment.num_results] if segment.training is None else ()
-    state = _state(program)
+    state, saved = _state(program), _saved(net)
     held = _bytes_of(run, (v for of in state.values() for v in of))
     sums = _bytes_of(run, (v for v in graph.variables if v.name.endswith("/accumulator")))
     return SegmentCosts(
@@ -182,7 +146,8 @@ def _measured(segment: SegmentNetwork, settings: Settings, progress: Progress) -
         vertex_code=memory["vertex_code"],
         overhead=memory["stacks"] + memory["stream_buffers"],
         peak=np.maximum(memory["temporaries"] - sums, 0),
-        saved_bytes=_saved(net),
+        saved_bytes=bytes_of(saved),
+        narrow_saved_bytes=narrow_bytes_of(saved),
         inputs=tuple(v.size * v.dtype.bytes for v in entering),
         outputs=tuple(v.size * v.dtype.bytes for v in leaving),
         gradient_bytes=sum(v.size * v.dtype.bytes for v in net.gradients.values()),
@@ -242,8 +207,8 @@ def _bytes_of(run: Executable, variables: Iterable[Variable]) -> Bytes:
     return found
 
 
-def _saved(net: Network) -> int:
-    """Bytes that the forward pass makes or is sent, and the backward pass reads."""
+def _saved(net: Network) -> list[Value]:
+    """Values that the forward pass makes or is sent, and the backward pass reads."""
     fixed = fixed_values(net)
     crossing = {v for v in net.inputs if not v.name.startswith(f"{CROSSING}gradient")}
     made = {v for op in net.ops if op.stage == Stage.FORWARD for v in op.outputs if v not in fixed} | crossing
@@ -251,4 +216,4 @@ def _saved(net: Network) -> int:
     for op in net.ops:
         if op.stage == Stage.BACKWARD:
             read |= dict.fromkeys(v for v in op.inputs if v in made)
-    return sum(v.size * v.dtype.bytes for v in read)
+    return list(read)

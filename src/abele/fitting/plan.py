@@ -55,6 +55,8 @@ class Spreading:
         proportions: For each IPU the share of a tile's memory that products plan with, None for the libraries' own;
             empty where all have that.
         shared_functions: True if the machine holds one copy of the code of equal segments of a stage.
+        turns: True if forward and backward stages take turns, which nearly halves the micro-batches on their way.
+        narrow_stash: True if activations wait for backward stages as 8-bit floats.
     """
 
     ipus: int
@@ -67,6 +69,8 @@ class Spreading:
     state: StatePlace = StatePlace.ON_CHIP
     proportions: tuple[float | None, ...] = ()
     shared_functions: bool = False
+    turns: bool = False
+    narrow_stash: bool = False
 
     @property
     def stages(self) -> int:
@@ -86,6 +90,19 @@ class Spreading:
     def ipu_of(self, stage: int) -> int:
         """The IPU of a stage."""
         return 0 if self.returns and stage == self.stages - 1 else stage
+
+    def waiting_rows(self, stage: int, *, stages: int | None = None) -> int:
+        """Micro-batches that wait between a stage of training and its backward stage.
+
+        Args:
+            stage: The stage.
+            stages: Stages of the forward pass; None for as many as the plan has.
+        """
+        behind = (stages or self.stages) - 1 - stage
+        if self.turns:
+            # The backward stage is 2·behind + 1 ticks later, and a micro-batch comes every other tick.
+            return behind + 1 if behind else 0
+        return 2 * behind
 
     def proportion_of(self, ipu: int) -> float | None:
         """The share of a tile's memory that products on an IPU plan with; None for the libraries' own."""
@@ -108,8 +125,9 @@ class Estimate:
     Attributes:
         cycles: One update, or for inference one run.
         stage_cycles: Cycles of a micro-batch in each stage of the forward pass, its backward stage included.
-        tick_cycles: Cycles of a tick in which all stages are busy, without the exchange between them.
-        exchange_cycles: Of the exchange between stages, each tick.
+        tick_cycles: Cycles in which all stages run once, without the exchange between them: of a tick, or of two ticks
+            where stages take turns.
+        exchange_cycles: Of the exchange between stages in that time.
         all_reduce_cycles: Sums of gradients over replicas.
         update_cycles: Updates of the weights on the IPU that takes longest.
         streaming_cycles: The optimiser's state from streaming memory and back.
@@ -228,4 +246,6 @@ def plan_dict(plan: Spreading) -> dict[str, Any]:
         "optimiser_state": plan.state.value,
         "memory_proportions": list(plan.proportions),
         "shared_functions": plan.shared_functions,
+        "schedule": "interleaved" if plan.turns else "grouped",
+        "narrow_stash": plan.narrow_stash,
     }

@@ -44,7 +44,8 @@ def best_cuts(plan: Spreading, stages: Stages) -> Spreading | None:
         return _undivided(plan, stages)
     found = [_Cutter(plan, stages).best()]
     # Stages that have weights in common are best on one IPU, where these are the ends of the model.
-    if any(stages.costs.borrowed) and plan.ipus + 1 <= stages.costs.count:
+    # Where stages take turns, first and last stage of an IPU would have it twice in the same tick.
+    if any(stages.costs.borrowed) and plan.ipus + 1 <= stages.costs.count and not plan.turns:
         found.append(_Cutter(replace(plan, returns=True), stages).best())
     fitting = [cut for cut in found if cut is not None]
     return max(fitting, key=lambda cut: estimated(cut, stages).samples_per_second) if fitting else None
@@ -67,7 +68,7 @@ def nearest_cuts(plan: Spreading, stages: Stages) -> Spreading:
     if n == 1:
         return _with_shares(plan, [min(shares, key=lambda share: stages.by_proportion[share].memory.whole_needed)])
     last = np.stack([of.memory.last_needed for of in on])
-    kept = [2 * (n - 1 - stage) if stages.costs.training else 0 for stage in range(n)]
+    kept = [plan.waiting_rows(stage, stages=n) if stages.costs.training else 0 for stage in range(n)]
     inner = np.stack([of.memory.inner_needed for of in on])
     rows = np.stack([of.memory.rows_on_tile for of in on])
 
@@ -120,7 +121,7 @@ class _Cutter:
 
     def _kept(self, stage: int) -> int:
         """Micro-batches on their way behind a stage."""
-        return 2 * (self._num_stages - 1 - stage) if self.stages.costs.training else 0
+        return self.plan.waiting_rows(stage, stages=self._num_stages) if self.stages.costs.training else 0
 
     def _inner(self, stage: int, of: StageCosts) -> Costs:
         """Cycles of every run of segments as a stage, where it fits."""
@@ -192,7 +193,12 @@ FULL = 0.95
 MOST_ACCUMULATION = 4096
 """The most micro-batches that a free batch is made of on one replica."""
 
+WAITING = "activations on their way"
+"""Part of a stage's memory: what micro-batches keep for their backward stages."""
+
 Found = tuple[Spreading, Estimate]
+ProportionCosts = Mapping[float | None, ChainCosts]
+"""Costs of segments, by the proportion of a tile's memory that products plan with."""
 
 
 @dataclass
@@ -213,12 +219,20 @@ class Case:
     found: Found | None = field(default=None, init=False)
     miss: Miss | None = field(default=None, init=False)
 
-    def solve(self, costs: Mapping[float | None, ChainCosts]) -> None:
+    @property
+    def waits(self) -> bool:
+        """True if the nearest miss would fit, or its products plan with less, without the activations on their way."""
+        return self.miss is not None and self.miss.lacking_bytes <= self.miss.parts.get(WAITING, 0)
+
+    def solve(self, costs: ProportionCosts, *, turns: bool = False, narrow: bool = False) -> None:
         """Look for the best plan.
 
         Args:
             costs: Costs of segments, by the proportion of a tile's memory that products plan with.
+            turns: True if forward and backward stages take turns.
+            narrow: True if activations wait as 8-bit floats.
         """
+        self.plan = replace(self.plan, turns=turns, narrow_stash=narrow)
         self.found, self.miss = None, None
         for plan, stages in self._ways(costs):
             cut = best_cuts(plan, stages)
@@ -239,7 +253,7 @@ class Case:
 
     def _ways(self, costs: Mapping[float | None, ChainCosts]) -> Iterator[tuple[Spreading, Stages]]:
         """The plan with its memory as it is, and then moved step by step, where it can fit at all."""
-        system = self.space.system
+        system = self.space.computing
         room = system.ipu.tile.usable_bytes * system.ipu.num_tiles * self.plan.ipus
         for state in self._states(next(iter(costs.values()))):
             for plan in self._sharing(replace(self.plan, state=state), costs):
@@ -248,8 +262,7 @@ class Case:
                     yield plan, stages
 
     def _stages(self, plan: Spreading, costs: Mapping[float | None, ChainCosts]) -> Stages:
-        apart = self.space.settings.sync_pattern != "full"
-        return Stages.of(plan, costs, self.space.system, hosts_apart=apart)
+        return stages_of(plan, costs, self.space)
 
     def _states(self, costs: ChainCosts) -> list[StatePlace]:
         """Places for the optimiser's state; on the chip where it can be nowhere else."""
@@ -274,6 +287,18 @@ class Case:
         *_, state = self._states(next(iter(costs.values())))
         ways = [(p, self._stages(p, costs)) for p in self._sharing(replace(self.plan, state=state), costs)]
         return min((missed(nearest_cuts(*way), way[1]) for way in ways), key=lambda miss: miss.lacking_bytes)
+
+
+def stages_of(plan: Spreading, costs: ProportionCosts, space: FitSpace) -> Stages:
+    """Costs of all stages of a plan.
+
+    Args:
+        plan: The plan, whose cuts are not looked at.
+        costs: Costs of segments, by the proportion of a tile's memory that products plan with.
+        space: The machine, and how networks are compiled.
+    """
+    apart = space.settings.sync_pattern != "full"
+    return Stages.of(plan, costs, space.computing, hosts_apart=apart, io_tiles=space.io_tiles)
 
 
 def missed(plan: Spreading, stages: Stages) -> Miss:
@@ -302,7 +327,7 @@ def _parts(plan: Spreading, stages: Stages, stage: int) -> dict[str, int]:
     on, n = stages.on(plan, plan.ipu_of(stage)), plan.stages
     begin, end = plan.bounds(stages.costs.count)[stage]
     held, memory = on.costs.segments[begin:end], on.memory
-    rows = 2 * (n - 1 - stage) if stages.costs.training else 0
+    rows = plan.waiting_rows(stage) if stages.costs.training else 0
     share = 0.0 if plan.state.is_off_chip else memory.state_share
     parts = {
         "weights": sum(float(c.resident.mean()) for c in held),
@@ -310,7 +335,7 @@ def _parts(plan: Spreading, stages: Stages, stage: int) -> dict[str, int]:
         "optimiser state": sum(float(c.state.mean()) for c in held) * share,
         "code": float(memory.code_bytes(begin, end)),
         "temporaries": float(memory.temporary_bytes(begin, end, last=stage == n - 1)),
-        "activations on their way": float(rows * memory.rows_on_tile[begin, end]),
+        WAITING: float(rows * memory.rows_on_tile[begin, end]),
     }
     return {name: round(parts[name]) for name in sorted(parts, key=lambda name: -parts[name]) if parts[name] >= 1}
 
@@ -353,6 +378,7 @@ class FitSearch:
     models: dict[int, Model] = field(default_factory=dict)
     undivided: list[tuple[int, int, int]] = field(default_factory=list)
     _costs: dict[tuple[SegmentNetwork, float | None], SegmentCosts] = field(default_factory=dict)
+    tried: list[tuple[Case, ProportionCosts]] = field(default_factory=list)
 
     @property
     def found(self) -> list[Found]:
@@ -365,7 +391,25 @@ class FitSearch:
         return [case.miss for case in self.cases if case.miss is not None]
 
     def run(self) -> None:
-        """Try all that the space has."""
+        """Try all that the space has: first plans of usual pipelines, then those in which less waits."""
+        self._usual()
+        if self.space.turns:
+            self._less_waiting(turns=True)
+        if self.space.narrow_stash and not self.found:
+            self._less_waiting(narrow=True)
+            if self.space.turns:
+                self._less_waiting(turns=True, narrow=True)
+
+    def _less_waiting(self, *, turns: bool = False, narrow: bool = False) -> None:
+        """Try pipelines that do not fit again, with less memory for activations on their way."""
+        for case, costs in self.tried:
+            if case.found is None and case.waits:
+                nearest = case.miss
+                case.solve(costs, turns=turns, narrow=narrow)
+                if case.miss is not None and nearest is not None:
+                    case.miss = min(nearest, case.miss, key=lambda miss: miss.lacking_bytes)
+
+    def _usual(self) -> None:
         sizes, first = self.space.micro_batches, self.space.first
         if first is None:
             for size in sizes:
@@ -398,6 +442,7 @@ class FitSearch:
         cases = list(self._cases(size, model, len(segments)))
         self.cases += cases
         costs: dict[float | None, ChainCosts] = {}
+        self.tried += [(case, costs) for case in cases]
         for share in self.space.proportions:
             waiting = [case for case in cases if not costs or _may_fit(case)]
             if not waiting:
@@ -452,7 +497,7 @@ class FitSearch:
                 continue
             what = f"part {number} of {len(names)}, {name}, micro-batches of {size}{planned}"
             report = partial(_of_part, self.progress, what)
-            self._costs[kind, share] = measured(kind, settings, self.space.system, progress=report)
+            self._costs[kind, share] = measured(kind, settings, self.space.computing, progress=report)
         return [self._costs[kind, share] for kind in segments]
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
-from abele.errors import FittingError
+from abele.errors import FittingError, InvalidOptionError
 from abele.fitting.plan import Recomputation, StatePlace
 from abele.machine import System
 from abele.network import Group, Network
@@ -39,8 +40,16 @@ class FitSpace:
         proportions: Shares of a tile's memory that products plan with, most first.
         recompute: Choices of activations that stages may compute again.
         states: Places for the optimiser's state, the nearest first.
+        turns: True to try pipelines in which forward and backward stages take turns, where others do not fit.
+        narrow_stash: True to try 8-bit floats for activations on their way, where nothing fits else; they round what
+            the backward pass reads.
+        io_tiles: Tiles of each IPU that load and send for the host while the others compute; see
+            :class:`~abele.network.Schedule`.
         settings: Settings with which networks are compiled.
         starts: Module paths at which a stage may begin; None where it may begin anywhere.
+
+    Raises:
+        InvalidOptionError: IO tiles that leave none to compute.
     """
 
     system: System
@@ -50,8 +59,25 @@ class FitSpace:
     proportions: tuple[float | None, ...] = PROPORTIONS
     recompute: tuple[Recomputation, ...] = tuple(Recomputation)
     states: tuple[StatePlace, ...] = tuple(StatePlace)
+    turns: bool = True
+    narrow_stash: bool = True
+    io_tiles: int = 0
     settings: Settings = field(default_factory=Settings)
     starts: frozenset[str] | None = None
+
+    def __post_init__(self) -> None:
+        tiles = self.system.ipu.num_tiles
+        if not 0 <= self.io_tiles < tiles:
+            raise InvalidOptionError(
+                f"{self.io_tiles} IO tiles leave none to compute: an IPU of {self.system.name} has {tiles} tiles",
+                remedy="32 IO tiles are enough for most programs",
+            )
+
+    @cached_property
+    def computing(self) -> System:
+        """The machine without its IO tiles."""
+        tiles = self.system.ipu.num_tiles - self.io_tiles
+        return self.system.evolve(ipu={"num_tiles": tiles}) if self.io_tiles else self.system
 
     @property
     def ipus(self) -> tuple[int, ...]:

@@ -38,7 +38,7 @@ def always_live(costs: ChainCosts, tiles: int, state: StatePlace, state_share: f
     return _always_live(costs, tiles, state_share, is_off_chip=state.is_off_chip, functions=functions)
 
 
-@lru_cache(maxsize=12)
+@lru_cache(maxsize=32)
 def _always_live(
     costs: ChainCosts, tiles: int, state_share: float, *, is_off_chip: bool, functions: bool
 ) -> AlwaysLive:
@@ -114,12 +114,13 @@ def running(rows: Bytes) -> Bytes:
 Table = npt.NDArray[np.int64]
 
 
-def row_tables(costs: ChainCosts, recompute: Recomputation) -> Table:
+def row_tables(costs: ChainCosts, recompute: Recomputation, *, narrow: bool = False) -> Table:
     """Bytes of one micro-batch on its way between a stage and its backward stage, of every run of segments.
 
     Args:
         costs: Costs of the segments.
         recompute: Activations that stages compute again.
+        narrow: True if floats wait in 8 bits; those that the host sends count as they are.
 
     Returns:
         int64[segments + 1, segments + 1], by first segment and one past the last; over all tiles.
@@ -127,9 +128,10 @@ def row_tables(costs: ChainCosts, recompute: Recomputation) -> Table:
     if not costs.training:
         return np.zeros((costs.count + 1, costs.count + 1), np.int64)
     inputs = running(np.array([s.input_bytes for s in costs.segments]))
-    entering = np.array([s.entering_bytes for s in costs.chain.segments])
+    parts = costs.chain.segments
+    entering = np.array([s.narrow_entering_bytes if narrow else s.entering_bytes for s in parts])
     if recompute == Recomputation.NOTHING:
-        saved = running(np.array([s.saved_bytes for s in costs.segments]))
+        saved = running(np.array([s.narrow_saved_bytes if narrow else s.saved_bytes for s in costs.segments]))
         found = saved[None, :] - saved[:, None]
     elif recompute == Recomputation.STAGES:
         found = inputs[None, :] - inputs[:, None] + np.append(entering, 0)[:, None]
@@ -170,7 +172,9 @@ class StageMemory:
         state: Place of the optimiser's state.
         replicas: Replicas, which sum gradients and may share the state.
         functions: True if the machine holds equal segments of a stage once.
+        narrow: True if activations wait as 8-bit floats.
         collective_code: Bytes on a tile of the code that sums gradients over replicas.
+        ring_code: Bytes on a tile of the code that rounds activations, on IPUs where some wait.
     """
 
     costs: ChainCosts
@@ -179,7 +183,9 @@ class StageMemory:
     state: StatePlace
     replicas: int
     functions: bool
+    narrow: bool
     collective_code: int
+    ring_code: int
 
     @property
     def available_bytes(self) -> int:
@@ -189,7 +195,16 @@ class StageMemory:
     @cached_property
     def rows_on_tile(self) -> Table:
         """Bytes on each tile of a micro-batch on its way, of every run of segments, [begin, end]."""
-        return np.asarray(-(-row_tables(self.costs, self.recompute) // self.system.ipu.num_tiles), np.int64)
+        return self._on_tile(row_tables(self.costs, self.recompute, narrow=self.narrow))
+
+    @cached_property
+    def _read_on_tile(self) -> Table:
+        """Bytes on each tile of one that is being read, as it was made; one that was narrow is there as well."""
+        read = self._on_tile(row_tables(self.costs, self.recompute))
+        return read + self.rows_on_tile if self.narrow else read
+
+    def _on_tile(self, spread: Table) -> Table:
+        return np.asarray(-(-spread // self.system.ipu.num_tiles), np.int64)
 
     @cached_property
     def inner_needed(self) -> Table:
@@ -199,7 +214,7 @@ class StageMemory:
         for begin in range(count):
             working = np.maximum(self._inner_temporaries(begin), self._reduced(begin))
             found[begin, begin + 1 :] = (self._live.segments(begin) + working).max(axis=1)
-        return np.minimum(found + self.collective_code, NEVER)
+        return np.minimum(found + self.collective_code + self.ring_code, NEVER)
 
     @cached_property
     def last_needed(self) -> Table:
@@ -277,7 +292,7 @@ class StageMemory:
         if self.recompute == Recomputation.STAGES:
             return self._whole_temporaries(begin)
         # A ring's row of the micro-batch is read at once.
-        read = self.rows_on_tile[begin, begin + 1 :]
+        read = self._read_on_tile[begin, begin + 1 :]
         return np.asarray(np.maximum.accumulate(arrays["peak"][begin:], axis=0) + read[:, None])
 
     def _last_temporaries(self, begin: int) -> Bytes:
@@ -313,7 +328,7 @@ class StageMemory:
             if self._reduces:
                 working = np.maximum(working, sums[end] + sums[count] - sums[end:count])
             held = (always[end - 1] + late_always[end:] + working).max(axis=1)
-            found[end, end:] = held - self._common(end)[end:] + self.collective_code
+            found[end, end:] = held - self._common(end)[end:] + self.collective_code + self.ring_code
         return found
 
     def _common(self, end: int) -> Table:

@@ -12,7 +12,16 @@ import numpy.typing as npt
 from abele.fitting.costs import ChainCosts
 from abele.fitting.plan import Recomputation, Spreading
 from abele.fitting.stage_memory import StageMemory, row_tables
-from abele.fitting.traffic import StageWork, Streams, collective_costs, meeting_cycles, ring_cycles, stream_cycles
+from abele.fitting.traffic import (
+    StageWork,
+    Streams,
+    collective_costs,
+    handing_cycles,
+    meeting_cycles,
+    ring_costs,
+    ring_cycles,
+    stream_cycles,
+)
 from abele.machine import System
 
 # Cycles of every run of segments as a stage of a pipeline, from what each segment takes.
@@ -32,6 +41,9 @@ class StageCycles:
         replicas: Replicas, which share the host.
         functions: True if the machine holds equal segments of a stage once.
         hosts_apart: True if IPUs meet the host without one another.
+        turns: True if forward and backward stages take turns.
+        narrow: True if activations wait as 8-bit floats.
+        io_tiles: Tiles besides those of the system that hand over what the host sends and gets.
     """
 
     costs: ChainCosts
@@ -41,6 +53,9 @@ class StageCycles:
     replicas: int
     functions: bool
     hosts_apart: bool
+    turns: bool
+    narrow: bool
+    io_tiles: int
 
     @cached_property
     def meeting(self) -> int:
@@ -58,6 +73,7 @@ class StageCycles:
     def forward_work(self, begin: int, end: int, ipu: int, rows: int) -> StageWork:
         """Work of a forward stage, with ``rows`` micro-batches on their way behind it."""
         cycles = int(self._forward[begin, end] + (self._ring[begin, end] if rows else 0))
+        cycles += int(self._handed[begin, end])
         return StageWork(ipu, self.entering(begin, end), cycles, self.leaving(begin, end))
 
     def backward_work(self, begin: int, end: int, ipu: int, rows: int) -> StageWork:
@@ -68,22 +84,34 @@ class StageCycles:
     def last_work(self, begin: int, end: int, ipu: int) -> StageWork:
         """Work of the last stage, forward and backward."""
         copies = int(self._copies[begin, end]) if self.costs.training else 0
-        cycles = int(self._forward[begin, end] + self._backward[begin, end]) + copies
+        cycles = int(self._forward[begin, end] + self._backward[begin, end] + self._handed[begin, end]) + copies
         return StageWork(ipu, self.entering(begin, end), cycles, self.leaving(begin, end))
+
+    def last_back_work(self, begin: int, end: int, ipu: int) -> StageWork:
+        """Work of the last stage's backward stage, where that is one of its own; it computes nothing again."""
+        return StageWork(ipu, (0, 0), int(self._backward[begin, end] + self._copies[begin, end]), (0, 0))
 
     @cached_property
     def lasts(self) -> Table:
         """Cycles for which the last stage keeps its IPU busy in a tick, from each segment on to the end, [begin]."""
         count = self.costs.count
-        works = [self.last_work(begin, count, 0) for begin in range(count)]
-        return np.array([work.busy_cycles(self.meeting, apart=self.hosts_apart) for work in works], np.int64)
+
+        def busy(work: StageWork) -> int:
+            return work.busy_cycles(self.meeting, apart=self.hosts_apart)
+
+        if self.turns:
+            # The longer of the two decides how long every other tick is.
+            ends = [(self.forward_work(b, count, 0, 0), self.last_back_work(b, count, 0)) for b in range(count)]
+            return np.array([max(map(busy, both)) for both in ends], np.int64)
+        return np.array([busy(self.last_work(begin, count, 0)) for begin in range(count)], np.int64)
 
     @cached_property
     def inner(self) -> Table:
         """Cycles for which every run of segments keeps its IPU busy as a stage before the last, [begin, end]."""
-        own = self._forward + self._ring
+        own = self._forward + self._ring + self._handed
         if self.costs.training:
-            own = own + self._back + self._ring
+            back = self._back + self._ring
+            own = np.maximum(own, back) if self.turns else own + back
         if self.hosts_apart:
             for streams in (self._entering.whole, self._leaving.whole):
                 own = own + np.where(streams > 0, streams + self.meeting, 0)
@@ -106,7 +134,8 @@ class StageCycles:
     @cached_property
     def _ring(self) -> Table:
         """Cycles of writing or of reading a row of the ring between a stage and its backward stage."""
-        return ring_cycles(row_tables(self.costs, self.recompute), self.system) // 2
+        rows = row_tables(self.costs, self.recompute, narrow=self.narrow)
+        return ring_cycles(rows, self.system, narrow=self.narrow) // 2
 
     @cached_property
     def _copies(self) -> Table:
@@ -124,6 +153,15 @@ class StageCycles:
                 total += 0 if times == 1 else int(largest[end]) * (2 if times == 2 else 1)
                 moved[begin, end + 1] = total
         return moved // self.system.ipu.tile.memcpy_bytes_per_cycle
+
+    @cached_property
+    def _handed(self) -> Table:
+        """Cycles in which IO tiles hand over what the host sends and gets."""
+        cycles = [
+            handing_cycles((*s.inputs, *s.outputs), self.io_tiles, self.system) if self.io_tiles else 0
+            for s in self.costs.segments
+        ]
+        return _between(cycles)
 
     @cached_property
     def _entering(self) -> _StreamTable:
@@ -181,25 +219,35 @@ class Stages:
     Attributes:
         by_proportion: Costs of stages by the proportion that products plan with, the libraries' own first.
         hosts_apart: True if IPUs meet the host without one another.
+        io_tiles: Tiles of each IPU that load and send for the host while others compute.
     """
 
     by_proportion: Mapping[float | None, StageCosts]
     hosts_apart: bool
+    io_tiles: int
 
     @staticmethod
     def of(
-        plan: Spreading, costs: Mapping[float | None, ChainCosts], system: System, *, hosts_apart: bool = False
+        plan: Spreading,
+        costs: Mapping[float | None, ChainCosts],
+        system: System,
+        *,
+        hosts_apart: bool = False,
+        io_tiles: int = 0,
     ) -> Stages:
         """Costs of all stages of a plan.
 
         Args:
             plan: The plan, whose cuts are not looked at.
             costs: Costs of segments, by the proportion of a tile's memory that products plan with.
-            system: The machine.
+            system: The machine, without IO tiles.
             hosts_apart: True if IPUs meet the host without one another.
+            io_tiles: Tiles of each IPU that load and send for the host while others compute; no IPU waits for it then.
         """
+        hosts_apart = hosts_apart and not io_tiles
         reduces = plan.replicas > 1 and next(iter(costs.values())).training
         code = collective_costs(plan.ipus, plan.replicas, system).code_bytes if reduces else 0
+        ring_code = ring_costs(system, narrow=True).code_bytes if plan.narrow_stash else 0
 
         def made(of: ChainCosts) -> StageCosts:
             memory = StageMemory(
@@ -209,7 +257,9 @@ class Stages:
                 state=plan.state,
                 replicas=plan.replicas,
                 functions=plan.shared_functions,
+                narrow=plan.narrow_stash,
                 collective_code=code,
+                ring_code=ring_code,
             )
             cycles = StageCycles(
                 costs=of,
@@ -219,10 +269,13 @@ class Stages:
                 replicas=plan.replicas,
                 functions=plan.shared_functions,
                 hosts_apart=hosts_apart,
+                turns=plan.turns,
+                narrow=plan.narrow_stash,
+                io_tiles=io_tiles,
             )
             return StageCosts(of, memory, cycles)
 
-        return Stages({share: made(of) for share, of in costs.items()}, hosts_apart)
+        return Stages({share: made(of) for share, of in costs.items()}, hosts_apart, io_tiles)
 
     @property
     def usual(self) -> StageCosts:

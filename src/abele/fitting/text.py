@@ -66,6 +66,10 @@ def plan_words(plan: Spreading) -> str:
         parts.append(f"optimiser state {plan.state.value}")
     if plan.plans_smaller:
         parts.append(f"products with {_shares(plan)} of a tile's memory")
+    if plan.turns:
+        parts.append("forward and backward stages take turns")
+    if plan.narrow_stash:
+        parts.append("activations wait as 8-bit floats")
     if plan.shared_functions:
         parts.append("code of equal layers held once")
     return ", ".join(parts)
@@ -86,7 +90,7 @@ def _row(number: int, ranked: Ranked) -> tuple[str, ...]:
         str(number),
         f"{plan.ipus} x {plan.replicas}",
         f"{plan.micro_batch} x {plan.accumulation:,}",
-        f"{plan.stages}{'+' if plan.returns else ''}",
+        f"{plan.stages}{'+' if plan.returns else ''}{' in turns' if plan.turns else ''}",
         plan.recompute.value if plan.stages > 1 else "-",
         plan.state.value,
         f"{estimate.cycles:,}",

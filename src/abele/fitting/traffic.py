@@ -13,10 +13,12 @@ import numpy.typing as npt
 from abele.compiler import compile_program
 from abele.compiler.durations import host_cycles, link_cycles, remote_cycles
 from abele.compiler.traffic import LinkBytes
+from abele.fitting.stored_costs import kept
 from abele.graph import Graph, Steps
 from abele.machine import System
-from abele.numerics import ElementType, f16, u32
+from abele.numerics import ElementType, f16, quarter, u32
 from abele.poplibs import gcl, popops
+from abele.session.store import own_code
 
 Transfer = tuple[int, int, int]
 """Bytes from one IPU of a replica to another: sender, receiver, bytes."""
@@ -71,6 +73,11 @@ def collective_costs(ipus: int, replicas: int, system: System, dtype: ElementTyp
         system: The machine.
         dtype: Element type of the gradients.
     """
+    of = f"{own_code()} {ipus} {replicas} {system!r} {dtype.name}"
+    return kept(of, CollectiveCosts, lambda: _collective_costs(ipus, replicas, system, dtype))
+
+
+def _collective_costs(ipus: int, replicas: int, system: System, dtype: ElementType) -> CollectiveCosts:
     reports = []
     for size in (_SMALL, _LARGE):
         graph, prog = Graph(system.with_ipus(ipus * replicas), replicas=replicas), Steps()
@@ -100,35 +107,72 @@ def all_reduce_cycles(bytes_by_ipu: Sequence[int], replicas: int, system: System
     return math.ceil(sum(costs.start_cycles + costs.cycles_per_byte * size for size in bytes_by_ipu if size))
 
 
-@lru_cache(maxsize=64)
-def _ring_costs(system: System, rows: int) -> tuple[float, float]:
-    """Cycles of writing and reading one row of a ring: a constant, and for each byte on a tile."""
-    sizes = (256, 2048)
-    cycles = []
-    for size in sizes:
+@dataclass(frozen=True)
+class RingCosts:
+    """Costs of writing and reading one row of a ring, linear in its size.
+
+    Attributes:
+        start_cycles: Cycles without regard to the size.
+        cycles_per_byte: Cycles for each stored byte on a tile besides.
+        code_bytes: Codelets and stacks on the fullest tile.
+    """
+
+    start_cycles: float
+    cycles_per_byte: float
+    code_bytes: int
+
+
+STASH = quarter("F143", 0)
+"""The 8-bit float of narrow stashes: of the two formats the one with more digits."""
+_ROWS = 2
+"""Rows of the ring that is compiled; the time per row hardly depends on their number."""
+_ROW_SIZES = (256, 2048)
+"""Bytes on a tile of the rows that are compiled."""
+
+
+@lru_cache(maxsize=16)
+def ring_costs(system: System, *, narrow: bool = False) -> RingCosts:
+    """Costs of the rows of rings: programs of one are compiled, of float16 values.
+
+    Args:
+        system: The machine.
+        narrow: True if rows are stored as 8-bit floats.
+    """
+    return kept(f"{own_code()} {narrow} {system!r}", RingCosts, lambda: _ring_costs(system, narrow=narrow))
+
+
+def _ring_costs(system: System, *, narrow: bool) -> RingCosts:
+    stored, reports = STASH if narrow else f16, []
+    for size in _ROW_SIZES:
         graph, prog = Graph(system.with_ipus(1)), Steps()
-        row = graph.map_linear(graph.variable(f16, (1, size // 2 * graph.num_tiles), name="row"))
-        table = popops.create_sliceable_tensor_from_slice(graph, row, [0], [rows], name="ring")
+        made = graph.map_linear(graph.variable(f16, (1, size // stored.bytes * graph.num_tiles), name="made"))
+        row = popops.cast(graph, made, stored, prog, "narrow") if narrow else made
+        table = popops.create_sliceable_tensor_from_slice(graph, row, [0], [_ROWS], name="ring")
         place = graph.map(graph.variable(u32, (1,), name="place"), 0)
         popops.dynamic_update(graph, table, row, offset=place, dims=[0], sizes=[1], prog=prog, name="write")
-        popops.dynamic_slice(graph, table, place, [0], [1], prog, name="read")
-        cycles.append(compile_program(graph, prog, allow_out_of_memory=True).report.total_cycles)
-    slope = (cycles[1] - cycles[0]) / (sizes[1] - sizes[0])
-    return cycles[0] - slope * sizes[0], slope
+        read = popops.dynamic_slice(graph, table, place, [0], [1], prog, name="read")
+        if narrow:
+            popops.cast(graph, read, f16, prog, "widen")
+        reports.append(compile_program(graph, prog, allow_out_of_memory=True).report)
+    small, large = (report.total_cycles for report in reports)
+    slope = (large - small) / (_ROW_SIZES[1] - _ROW_SIZES[0])
+    memory = reports[0].memory
+    held = dict(zip(memory.categories, memory.bytes, strict=True))
+    return RingCosts(small - slope * _ROW_SIZES[0], slope, int(np.max(held["vertex_code"] + held["stacks"])))
 
 
-def ring_cycles(row_bytes: npt.NDArray[np.int64], system: System) -> npt.NDArray[np.int64]:
+def ring_cycles(row_bytes: npt.NDArray[np.int64], system: System, *, narrow: bool = False) -> npt.NDArray[np.int64]:
     """Cycles of writing and of reading one row of rings; 0 where a row has nothing in it.
 
     Args:
-        row_bytes: A row of each, over all tiles.
+        row_bytes: A stored row of each, over all tiles.
         system: The machine.
+        narrow: True if rows are stored as 8-bit floats.
     """
     if not row_bytes.any():
         return np.zeros_like(row_bytes)
-    # The time per row hardly depends on their number; two stand for all.
-    base, slope = _ring_costs(system, 2)
-    cycles = np.ceil(base + slope * row_bytes / system.ipu.num_tiles).astype(np.int64)
+    costs = ring_costs(system, narrow=narrow)
+    cycles = np.ceil(costs.start_cycles + costs.cycles_per_byte * row_bytes / system.ipu.num_tiles).astype(np.int64)
     return np.where(row_bytes > 0, cycles, 0)
 
 
@@ -170,6 +214,19 @@ def meeting_cycles(ipus: int, replicas: int, system: System) -> int:
     return host_cycles(0, replicas, system.with_ipus(ipus * replicas))
 
 
+def handing_cycles(sizes: Sequence[int], io_tiles: int, system: System) -> int:
+    """Cycles in which IO tiles hand over what was loaded, or get what is to be sent, one exchange for each.
+
+    Args:
+        sizes: Bytes of each.
+        io_tiles: Tiles that hand over.
+        system: The machine.
+    """
+    exchange = system.ipu.exchange
+    start = exchange.phase_overhead_cycles + exchange.route_mean_cycles + system.ipu.sync.on_chip_cycles
+    return sum(start + math.ceil(size / (io_tiles * exchange.bytes_per_cycle)) for size in sizes)
+
+
 @dataclass(frozen=True)
 class StageWork:
     """Work of a stage in a tick.
@@ -191,7 +248,7 @@ class StageWork:
         return self.cycles + (met(self.entering[0], meeting) + met(self.leaving[0], meeting) if apart else 0)
 
 
-def tick_cycles(stages: Iterable[StageWork], meeting: int, *, apart: bool = False) -> int:
+def tick_cycles(stages: Iterable[StageWork], meeting: int, *, apart: bool = False, beside: bool = False) -> int:
     """Cycles of a tick, without the exchange that it begins with.
 
     It loads what stages have of the host, runs them, and sends what the host has of them. Stages of one IPU follow each
@@ -202,6 +259,7 @@ def tick_cycles(stages: Iterable[StageWork], meeting: int, *, apart: bool = Fals
         stages: Those that run.
         meeting: Cycles of meeting the host.
         apart: True if IPUs meet the host without one another.
+        beside: True if IO tiles meet the host while the others compute.
     """
     listed = list(stages)
     by_ipu: dict[int, int] = {}
@@ -211,7 +269,8 @@ def tick_cycles(stages: Iterable[StageWork], meeting: int, *, apart: bool = Fals
     if apart:
         return max(slowest, sum(stage.entering[1] + stage.leaving[1] for stage in listed))
     entering, leaving = sum(stage.entering[0] for stage in listed), sum(stage.leaving[0] for stage in listed)
-    return slowest + met(entering, meeting) + met(leaving, meeting)
+    host = met(entering, meeting) + met(leaving, meeting)
+    return max(slowest, host) if beside else slowest + host
 
 
 def met(cycles: int, meeting: int) -> int:

@@ -118,6 +118,29 @@ def test_fit__code_of_a_pipeline__trains_as_pytorch_does(found, ipus, recompute)
         assert torch.allclose(trained, expected, rtol=1e-3, atol=1e-5), name
 
 
+def test_fit__code_of_stages_that_take_turns__trains_as_the_grouped_pipeline_does(found):
+    grouped = of_ipus(found, 2, "stages").plan
+    losses = []
+    for plan in (grouped, replace(grouped, turns=True), replace(grouped, turns=True, narrow_stash=True)):
+        torch.manual_seed(3)
+        model = Classifier()
+        opts = run(found.code(plan), model)
+        assert opts.Abele.pipeline_schedule == ("interleaved" if plan.turns else "grouped")
+        assert opts.Abele.stash_format == ("F143" if plan.narrow_stash else "none")
+        wrapped = poptorch.trainingModel(model, opts, optimizer=sgd(model))
+        data, labels = torch.randn(plan.batch, 64), torch.randint(10, (plan.batch,))
+        losses.append([float(wrapped(data, labels).mean()) for _ in range(3)])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+    assert losses[2] == pytest.approx(losses[0], rel=2e-2)
+
+
+def test_fit__plan_in_other_words__says_what_waits_how(found):
+    plan = of_ipus(found, 2, "stages").plan
+    said = plan_words(replace(plan, turns=True, narrow_stash=True))
+    assert "forward and backward stages take turns, activations wait as 8-bit floats" in said
+    assert "turns" not in plan_words(plan)
+
+
 def test_fit__shown__in_text_and_as_card(found):
     text = str(found)
     assert "the smallest part that holds the model is 1 IPU" in text

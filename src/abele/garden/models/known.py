@@ -60,9 +60,11 @@ class _WithoutNumbers(TorchFunctionMode):
     """Modules made inside draw no numbers for their weights, which would take most of the time."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in (Tensor.normal_, Tensor.uniform_):
-            return args[0]
-        return func(*args, **(kwargs or {}))
+        named = kwargs or {}
+        # Functions of nn.init call such methods where no mode sees them any more.
+        if func in (Tensor.normal_, Tensor.uniform_) or getattr(func, "__module__", "") == nn.init.__name__:
+            return args[0] if args else named["tensor"]
+        return func(*args, **named)
 
 
 @contextmanager

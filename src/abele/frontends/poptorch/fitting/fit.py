@@ -121,6 +121,12 @@ def _options(fitted: Fitted, plan: Spreading) -> list[str]:
     if plan.plans_smaller:
         shares = ", ".join(f'"IPU{i}": {share:g}' for i, share in enumerate(plan.proportions) if share is not None)
         lines.append(f"opts.setAvailableMemoryProportion({{{shares}}})")
+    if fitted.space.io_tiles:
+        lines.append(f"opts.TensorLocations.numIOTiles({fitted.space.io_tiles})")
+    if plan.turns:
+        lines.append('opts.Abele.pipelineSchedule("interleaved")')
+    if plan.narrow_stash:
+        lines.append('opts.Abele.stash("F143")  # activations wait as 8-bit floats')
     if plan.shared_functions:
         lines.append("opts.Abele.sharedFunctions(True)")
     if plan.state != StatePlace.ON_CHIP:
@@ -259,7 +265,7 @@ def fit(
         batch: Samples of one update; None for as many as make the rest of an update hardly count.
         optimizer: Optimiser that trains the model; None to run it forward alone.
         micro_batches: Sizes to try; by default the example's, doubled while it pays, or halved until it fits.
-        options: Further options of the model, such as its precision.
+        options: Further options of the model, such as its precision and its IO tiles.
         check: Number of the fastest plans that are compiled as a whole, to set figures side by side.
         progress: Called with what is done and the part of it that is.
 
@@ -282,6 +288,7 @@ def fit(
         batch=batch,
         micro_batches=sizes,
         first=None if micro_batches is not None else own,
+        io_tiles=(options or Options()).io_tiles,
         settings=replace((options or Options()).settings(type(model).__name__), cache=None),
         starts=frozenset(_starts(model)),
     )

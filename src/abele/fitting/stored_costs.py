@@ -1,0 +1,46 @@
+"""Costs on disk: measured ones are found again by what they are of, and by the code of this package.
+
+They are objects of the cache of compiled code (:mod:`abele.llvm.cache`), which checks that they are whole, keeps to
+its limit, and removes first what was not used for longest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import zlib
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+
+from abele.llvm.cache import load_object, store_object
+
+T = TypeVar("T")
+
+
+def kept(of: str, kind: type[T], measure: Callable[[], T]) -> T:
+    """Costs that were measured before, here or by another process; otherwise they are measured now.
+
+    Args:
+        of: Stands for all that they depend on.
+        kind: Their type: a dataclass of numbers, tuples of these, and arrays of int64 with one dimension.
+        measure: Measures them.
+    """
+    key = f"{hashlib.sha256(f'{kind.__qualname__} {of}'.encode()).hexdigest()}-costs"
+    stored = load_object(key)
+    if stored is not None:
+        with contextlib.suppress(zlib.error, msgspec.DecodeError):
+            return msgspec.msgpack.decode(zlib.decompress(stored), type=kind, dec_hook=_array)
+    costs = measure()
+    store_object(key, zlib.compress(msgspec.msgpack.encode(costs, enc_hook=_content)))
+    return costs
+
+
+def _content(array: Any) -> bytes:
+    return np.ascontiguousarray(array, "<i8").tobytes()
+
+
+def _array(_: type, content: bytes) -> Any:
+    return np.frombuffer(content, "<i8").astype(np.int64)
