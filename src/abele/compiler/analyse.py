@@ -393,9 +393,13 @@ class Analysis:
                 program.supersteps.append(superstep.index)
         for state, count in states.values():
             self.code["vertex_state"].add(state, count)
+        placed = dict[Hashable, tuple[int, tuple[TileVector, TileVector]]]()
         for program in programs.values():
-            users = len(program.supersteps)
-            first, further = program.placed(self.system.ipu.exchange)
+            users, begin = len(program.supersteps), program.code.first_tile
+            # So do programs that as many steps share on several IPUs.
+            key = id(program.code.values), users, program.num_bases
+            base, vectors = placed.setdefault(key, (begin, program.placed(self.system.ipu.exchange)))
+            first, further = (vector.shifted(begin - base) for vector in vectors)
             self.code["exchange_code"].add(first)
             self.code["exchange_code"].add(further, users - 1)
             if users > 1:

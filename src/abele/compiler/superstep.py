@@ -163,8 +163,8 @@ class Superstep:
         buffer_bytes: Memory for data in motion on each tile, or None when it needs none.
         vertex_state: Bytes of its vertices' records on each tile, or None when it has none.
         vertex_code: Bytes of codelets on each tile that no superstep before it needs there, or None.
-        exchange_code: Bytes of its exchange instructions on each tile, or None. A program that equal supersteps share is
-            counted at the first of them, and at each what readies the program for its variables.
+        exchange_code: Bytes of its exchange instructions on each tile, or None. A program that equal supersteps share
+            is counted at the first of them, and at each what readies the program for its variables.
         exchange_code_users: Supersteps on the same tiles that have this exchange program in common, itself included.
     """
 

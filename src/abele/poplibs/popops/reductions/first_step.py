@@ -66,10 +66,18 @@ class Rectangles:
 
     def taken(self, chosen: Int64) -> Rectangles:
         """Some rectangles of vertices that have one each."""
-        columns = (self.block, self.row, self.column, self.num_rows, self.num_columns, self.strip, self.width)
         given = self.partials
-        partials = Partials(given.begin[chosen], given.length[chosen], given.tile[chosen], given.offset[chosen])
-        return Rectangles(np.arange(len(chosen)), *(c[chosen] for c in columns), partials)
+        return Rectangles(
+            vertex=np.arange(len(chosen)),
+            block=self.block[chosen],
+            row=self.row[chosen],
+            column=self.column[chosen],
+            num_rows=self.num_rows[chosen],
+            num_columns=self.num_columns[chosen],
+            strip=self.strip[chosen],
+            width=self.width[chosen],
+            partials=Partials(given.begin[chosen], given.length[chosen], given.tile[chosen], given.offset[chosen]),
+        )
 
 
 def lies_in_runs(cells: Cells) -> bool:
