@@ -68,7 +68,7 @@ class FitChanges:
         return {ENTRY: rows}
 
     def text(self) -> str:
-        """Changes with which it fits, with the bytes that each saves on the fullest tile, and all trials."""
+        """Changes that make it fit, with the bytes saved by each on the fullest tile, and all trials."""
         over = self.bytes - self.available_bytes
         lines = [f"the fullest tile needs {bytes_text(self.bytes)} of {bytes_text(self.available_bytes)}"]
         if self.fits:

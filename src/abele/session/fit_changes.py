@@ -53,7 +53,7 @@ class Trials:
         return watched
 
     def result(self) -> FitChanges:
-        """All trials; the list is that of the first that fits, with parts of it that were tried before."""
+        """All trials; the list is of the first one to fit, with parts of it tried before."""
         fits = next((t for t in self.tried if t.fits), None)
         found: tuple[TriedChange, ...] = ()
         if fits is not None:

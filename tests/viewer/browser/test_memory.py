@@ -8,6 +8,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+import abele as ab
+from abele.poplibs import popops
 from abele.report import Memory, Report
 from abele.report.schema import TABLES, VARIABLES
 from abele.viewer.answers.floor import places
@@ -368,3 +370,29 @@ def test_memory__odd_links__are_said_or_ignored_and_the_view_goes_on(look) -> No
     # What the server refuses is told by the console as well; nothing else goes wrong.
     assert all("400" in problem for problem in sight.problems)
     sight.problems.clear()
+
+
+def test_memory__state_and_code_and_temporaries__are_told_by_operation(look) -> None:
+    graph, program = ab.Graph("bow-2000:1"), ab.Sequence()
+    x = graph.variable(ab.f32, (64, 64), name="x").map_linear()
+    y = popops.exp(graph, x.T, program, name="turn")
+    popops.add_in_place(graph, x, y, program, name="collect")
+    report = ab.compile_program(graph, program).report
+    tile = report.memory.fullest_tile
+    sight = stacked(look, report, tiles=str(tile))
+    sight.page.get_by_role("tab", name="temporaries", exact=True).click()
+    sight.page.wait_for_selector(".kept tbody tr")
+    use = report.memory_use(tile)
+    text = sight.page.locator(".kept").inner_text()
+    assert use.temporaries[0].why in text
+    assert f"Tile {tile}" in text
+    sight.page.get_by_role("tab", name="state and code", exact=True).click()
+    sight.settle()
+    row = sight.page.locator(".filled .tr").filter(has_text=use.code[0].operation).first
+    row.click()
+    sight.until(f"abele.state.get('op') === '{use.code[0].op}'")
+    sight.page.get_by_role("button", name="floor plan", exact=True).click()
+    sight.until("abele.state.get('memory.metric') === 'operation'")
+    sight.settle()
+    label = sight.page.locator("aside.side canvas").first.get_attribute("aria-label")
+    assert f"state and code of {use.code[0].operation}" in label
