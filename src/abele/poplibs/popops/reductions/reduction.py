@@ -113,7 +113,7 @@ class PairedWith:
     """The second of two sums that are made together.
 
     Attributes:
-        tensor: What it is of; None for the squares of the first one's operand.
+        tensor: Its operand; None for the squares of the first sum's operand.
         turn: Outputs of a sum that follow each other, before as many of the other.
     """
 
@@ -122,7 +122,7 @@ class PairedWith:
 
     @property
     def kind(self) -> Literal["squares", "other"]:
-        """What the vertices call it."""
+        """Name of the pair in the form of its vertices."""
         return "squares" if self.tensor is None else "other"
 
 

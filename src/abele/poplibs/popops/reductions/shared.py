@@ -98,7 +98,7 @@ class SharedRows:
 
     Attributes:
         vertex: Vertices of the step that each takes over, int64[m], tile by tile.
-        count: How many, int64[n].
+        count: Vertices of the step in each, int64[n].
         kept: Parts that columns are cut into, int64[n].
         rest: Vertices of the step that stay a worker's, int64[k].
     """
@@ -110,7 +110,7 @@ class SharedRows:
 
     @staticmethod
     def of(step: Combination, rows: Int64, to: Int64, *, workers: int, least: int) -> SharedRows:
-        """The vertices of tiles that have few, of one shape, whose results are neighbours.
+        """The vertices of tiles with few of them, of one shape, and with neighbouring results.
 
         Args:
             step: The step.
