@@ -45,3 +45,15 @@ def test_arrange__few_weights__leaves_long_pieces() -> None:
     target = allocate(graph, f32, source.extents, order, "arranged")
     arrange(graph, graph.compute_set("arrange"), source, target)
     assert graph.mapping_of(target.storage.flatten()).length.min() == 4 * 16
+
+
+def test_arrange__blocks_of_the_source_that_end_inside_vectors__leaves_vectors_on_one_tile() -> None:
+    graph = Graph(system(8))
+    stored = graph.variable(f32, (64, 64, 20), name="x").map_linear()
+    source = operand(stored.transpose(0, 2, 1).reshape((64 * 20, 64)), ("b", "co"))
+    target = allocate(graph, f32, source.extents, [("b", 16), ("co", 1), ("b", 1)], "arranged")
+    arrange(graph, graph.compute_set("arrange"), source, target)
+    mapping = target.tensor.mapping
+    assert len(np.unique(mapping.tile)) == 8
+    # The target stores vectors of 16 samples one after the other.
+    assert (mapping.begin % 16 == 0).all()
