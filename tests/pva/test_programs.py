@@ -206,3 +206,15 @@ def test_tree__of_a_real_program__has_loops_blocks_and_calls(dense: pva.Report) 
     assert [c.name for c in calls] == ["layer/dense"]
     inside = [p.row for p in product.walk() if p.row >= 0]
     assert inside == list(range(len(inside)))
+
+
+def test_operation__categories_of_state_and_code__add_up_to_those_of_the_tiles(dense: pva.Report) -> None:
+    operations, tiles = pva.OperationAnalysis(dense).operations, dense.compilation.tiles
+    for name in ("vertexInstanceState", "vertexCode", "controlCode", "internalExchangeCode"):
+        assert operations.category(name).sum() == tiles.category(name).sum()
+        assert [getattr(o.category, name).total for o in operations] == operations.category(name).tolist()
+        assert operations.category(name, tile=3).sum() == tiles.category(name)[3]
+    with pytest.raises(MissingDatumError, match="variable by operation"):
+        operations.category("variable")
+    with pytest.raises(MissingDatumError, match="did you mean vertexCode"):
+        operations[0].category.vertexCodes  # noqa: B018

@@ -257,6 +257,33 @@ def test_memory_codelets__a_tile_of_a_compiled_program__are_those_of_its_compute
     assert found.arrays["state_bytes"].sum() == sum(row["state_bytes"] for row in mine)
 
 
+def test_memory_code_and_kept__tiles_of_a_compiled_program__are_the_reports_own() -> None:
+    report = compiled()
+    opened = Opened("0", "compiled", report)
+    for tile in (0, report.memory.fullest_tile):
+        found = answer(opened, "memory.code", Params({"tiles": str(tile), "sort": "-here", "count": "1000"}))
+        on = report.code_on(tile)
+        assert found.arrays["here"].tolist() == on["bytes"].tolist()
+        of_op = dict(zip(on["op"].tolist(), on["exchange_code"].tolist(), strict=True))
+        assert dict(zip(found.arrays["row"].tolist(), found.arrays["exchange_code"].tolist(), strict=True)) == of_op
+        use = report.memory_use(tile)
+        kept = answer(opened, "memory.kept", Params({"tile": str(tile)}))
+        assert [each["why"] for each in kept.head["rows"]] == [v.why for v in use.temporaries]
+        assert kept.head["moving_bytes"] == use.moving_bytes
+    everywhere = answer(opened, "memory.code", Params({"count": "1000"}))
+    totals = report.memory.totals()
+    for name in ("vertex_state", "vertex_code", "control_code", "exchange_code"):
+        assert everywhere.arrays[name].sum() == totals[name]
+
+
+def test_floor_metric__operation__is_its_state_and_code_by_tile() -> None:
+    report = compiled()
+    found = answer(Opened("0", "compiled", report), "floor.metric", Params({"metric": "operation:0"}))
+    names = ("vertex_state", "vertex_code", "control_code", "exchange_code")
+    assert found.arrays["values"].tolist() == sum(report.code_by_tile(name, 0) for name in names).tolist()
+    assert found.head["title"] == f"state and code of {report.ops['name'][0]}"
+
+
 @cache
 def compiled() -> Report:
     """A product, and sums in a loop, on part of an IPU."""

@@ -32,6 +32,14 @@ def report(
     masks: Annotated[
         bool, typer.Option("--masks", help="Print what attention masks cost: making them, applying them.")
     ] = False,
+    memory: Annotated[
+        bool,
+        typer.Option("--memory", help="Print what the fullest tile holds: state and code by operation, and data."),
+    ] = False,
+    fit: Annotated[
+        bool, typer.Option("--fit", help="Print which changes make the program fit, and the bytes that each saves.")
+    ] = False,
+    tile: Annotated[int | None, typer.Option("--tile", min=0, help="With --memory: this tile instead.")] = None,
     loading: Annotated[
         Path | None, typer.Option("--loading", help="A TOML or JSON file that says how data is loaded.")
     ] = None,
@@ -67,7 +75,9 @@ def report(
     top: Annotated[
         int,
         typer.Option(
-            "--top", min=1, help="With --host, --rearrangements, --masks, --exponents or --sql: how many rows."
+            "--top",
+            min=1,
+            help="With --host, --rearrangements, --masks, --memory, --exponents, --sql: how many rows.",
         ),
     ] = 25,
     kind: Annotated[str, typer.Option("--kind", help="What to draw: overview, memory, timeline, …")] = "overview",
@@ -79,6 +89,8 @@ def report(
         raise InvalidOptionError("--csv is for the answer to a query", remedy='--sql "select * from ops" --csv')
     if tensor is not None and not exponents:
         raise InvalidOptionError("--tensor is for heat maps of exponents", remedy="--exponents --tensor NAME")
+    if tile is not None and not memory:
+        raise InvalidOptionError("--tile is for the memory of a tile", remedy=f"--memory --tile {tile}")
     if csv and json:
         raise InvalidOptionError("--csv and --json are two forms of one answer", remedy="one of them")
     if compare:
@@ -111,6 +123,12 @@ def report(
     elif rearrangements:
         moves = loaded.rearrangements
         print_json(moves.to_json()) if json else typer.echo(moves.text(top))
+    elif fit:
+        tried = loaded.fit_changes
+        print_json(tried.to_json()) if json else typer.echo(shown_text(tried.text()))
+    elif memory:
+        held = loaded.memory_use(tile)
+        print_json(held.to_json()) if json else typer.echo(shown_text(held.text(top)))
     elif masks:
         met = loaded.masks
         print_json(met.to_json()) if json else typer.echo(met.text(top))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from abele.arrays import Int64
+from abele.compiler.account_code import CodeTables, code_tables
 from abele.compiler.account_exchange import PhaseOf, exchange_blocks, ipu_tables, planned_blocks
 from abele.compiler.account_groups import compute_by_tile, group_tables, schedule_of
 from abele.compiler.account_steps import RunTables, basis_of, is_estimated, run_tables, steps_table
@@ -45,6 +46,9 @@ from abele.graph.stream import Stream
 from abele.machine import described
 from abele.report import (
     BUFFER_TILES,
+    CODE_COLUMNS,
+    CODE_TILES,
+    CODE_USES,
     CODELETS,
     CRITICAL,
     EXCHANGE_BLOCKS,
@@ -68,6 +72,8 @@ from abele.report import (
     Table,
     sum_by_op,
 )
+from abele.report.table import DeferredColumns
+from abele.report.text_column import Column
 
 if TYPE_CHECKING:
     from abele.codelet import CodeletDef
@@ -97,6 +103,7 @@ def ops_table(
     op_of: Int64,
     executions: Int64,
     steps: Table,
+    code: Callable[[], CodeTables],
 ) -> Table:
     """The table of operations.
 
@@ -107,6 +114,7 @@ def ops_table(
         op_of: The operation of each step, int64[steps].
         executions: Times that each step runs in one run of its program, int64[steps].
         steps: The table of steps.
+        code: Gives the state and code of the operations, which is worked out when somebody looks at it.
     """
     runs = _op_executions(lowered, op_of, executions, len(ops))
     codelets: list[set[Any]] = [set() for _ in ops]
@@ -114,7 +122,7 @@ def ops_table(
         codelets[op_of[step.index]].update(supersteps[step.superstep].codelets)
     debug = [_debug(node) for node in ops]
     of_node = {id(step.node): supersteps[step.superstep] for step in lowered.steps}
-    return OPS.table(
+    known = OPS.table(
         name=[_name(node) for node in ops],
         kind=[_kind(node) for node in ops],
         path=[d.text or d.path for d in debug],
@@ -125,7 +133,12 @@ def ops_table(
         code_bytes=[sum(code_bytes_of(c) for c in used) for used in codelets],
         arithmetic=[_arithmetic(used) for used in codelets],
         **sum_by_op(steps, len(ops)),
-    )
+    ).columns
+
+    def column(name: str) -> Column:
+        return code().of_ops[name] if name in CODE_COLUMNS else known[name]
+
+    return Table(DeferredColumns(tuple(OPS.columns), lambda: len(ops), column))
 
 
 def _op_executions(lowered: Lowered, op_of: Int64, executions: Int64, num_ops: int) -> Int64:
@@ -255,7 +268,7 @@ class Reporter:
             target=_target(graph),
             graph=_counts(graph, lowered, self.plan, account),
             steps=steps,
-            ops=ops_table(ops, lowered, self.plan, op_of, executions, steps),
+            ops=ops_table(ops, lowered, self.plan, op_of, executions, steps, code=lambda: self._code),
             memory=memory_of(self.memory, graph.num_tiles),
             variables=variables,
             liveness=liveness,
@@ -297,6 +310,8 @@ class Reporter:
             "buffer_tiles": BUFFER_TILES.deferred(lambda: buffer_tiles(self.plan, num_tiles)),
             "variable_tiles": VARIABLE_TILES.deferred(lambda: variable_tiles(memory, num_tiles)),
             "lifetimes": LIFETIMES.deferred(lambda: lifetimes(memory, self._first_row)),
+            "code_uses": CODE_USES.deferred(lambda: self._code.code_uses),
+            "code_tiles": CODE_TILES.deferred(lambda: self._code.code_tiles),
         }
 
     def _exchange_tables(
@@ -469,6 +484,10 @@ class Reporter:
     @cached_property
     def _ops(self) -> tuple[list[Program], Int64]:
         return ops_of(self.lowered)
+
+    @cached_property
+    def _code(self) -> CodeTables:
+        return code_tables(self.lowered, self.plan, self._ops[1], self.graph.system.ipu, self.graph.num_tiles)
 
     @cached_property
     def _program_tables(self) -> dict[str, Table]:

@@ -135,7 +135,7 @@ def phase_tiles(parts: Sequence[Part], num_tiles: int) -> Table:
         "sent_bytes": [p.sent for p in parts],
         "received_bytes": [p.received for p in parts],
     }
-    return PHASE_TILES.table(**_apart("phase", _runs_of_vectors(columns, num_tiles), num_tiles))
+    return PHASE_TILES.table(**apart("phase", runs_of_vectors(columns, num_tiles), num_tiles))
 
 
 def program_tiles(phases: Table, times: Sequence[Int64], num_tiles: int) -> Table:
@@ -158,13 +158,13 @@ def program_tiles(phases: Table, times: Sequence[Int64], num_tiles: int) -> Tabl
         for name in names:
             values[name].append(phases[name][here] * weight[here])
     everything = summed(_one(first), _one(count), **{name: _one(each) for name, each in values.items()})
-    return PROGRAM_TILES.table(**_apart("program", everything, num_tiles))
+    return PROGRAM_TILES.table(**apart("program", everything, num_tiles))
 
 
 def buffer_tiles(supersteps: Sequence[Superstep], num_tiles: int) -> Table:
     """The relation of supersteps and the tiles on which they need room for data in motion."""
-    runs = _runs_of_vectors({"bytes": [s.buffer_bytes for s in supersteps]}, num_tiles)
-    return BUFFER_TILES.table(**_apart("superstep", runs, num_tiles))
+    runs = runs_of_vectors({"bytes": [s.buffer_bytes for s in supersteps]}, num_tiles)
+    return BUFFER_TILES.table(**apart("superstep", runs, num_tiles))
 
 
 def memory_of(plan: MemoryPlan, num_tiles: int) -> Memory:
@@ -187,7 +187,7 @@ def variable_tiles(memory: MemoryPlan, num_tiles: int) -> Table:
     first = row_of[shares.variable[kept]] * (num_tiles + 1) + shares.tile[kept]
     held, padded = shares.bytes[kept], shares.padded_bytes[kept]
     runs = joined(first, np.ones(len(first), dtype=np.int64), bytes=held, padded_bytes=padded)
-    return VARIABLE_TILES.table(**_apart("variable", runs, num_tiles))
+    return VARIABLE_TILES.table(**apart("variable", runs, num_tiles))
 
 
 def lifetimes(memory: MemoryPlan, first_row: Int64) -> Table:
@@ -206,7 +206,7 @@ def lifetimes(memory: MemoryPlan, first_row: Int64) -> Table:
     )
 
 
-def _runs_of_vectors(columns: Mapping[str, Sequence[TileVector | None]], num_tiles: int) -> Runs:
+def runs_of_vectors(columns: Mapping[str, Sequence[TileVector | None]], num_tiles: int) -> Runs:
     """Runs of the numbered-through tiles of several vectors, owner after owner; a value of all tiles is one run."""
     first, count = [], []
     values: dict[str, list[Int64]] = {name: [] for name in columns}
@@ -223,7 +223,7 @@ def _runs_of_vectors(columns: Mapping[str, Sequence[TileVector | None]], num_til
     return summed(_one(first), _one(count), **{name: _one(each) for name, each in values.items()})
 
 
-def _apart(owner: str, runs: Runs, num_tiles: int) -> dict[str, Int64]:
+def apart(owner: str, runs: Runs, num_tiles: int) -> dict[str, Int64]:
     """The columns of a relation from runs of tiles that are numbered through."""
     first, count, values = runs
     return {owner: first // (num_tiles + 1), "first_tile": first % (num_tiles + 1), "num_tiles": count, **values}

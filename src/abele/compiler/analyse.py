@@ -137,9 +137,8 @@ class Analysis:
         self.placement = ElementDemands(self.layout, self.system.ipu.tile.alignment_bytes)
         self._equal_steps = EqualSteps(graph, self.layout)
         self._validator = Validator(graph)
-        self._tiles_of: dict[CodeletDef, list[Int32]] = {}
+        self._tiles_of: dict[CodeletDef, list[tuple[int, Int32]]] = {}
         self._with_copies: dict[int, Analysed] = {}
-        self._code_of: dict[tuple[str, int, int], tuple[TileVector, int]] = {}
         self._equal_to: dict[int, tuple[Superstep, int]] = {}
 
     def run(self, lowered: Lowered, progress: Callable[[str, float], None]) -> tuple[Superstep, ...]:
@@ -158,8 +157,8 @@ class Analysis:
             found.append(meaning_of(step.node).analyse(self, step))
             progress("supersteps", len(found) / len(lowered.distinct))
         self._add_control_code(lowered.steps, found)
-        self._add_code_of_steps()
-        self._add_vertex_code()
+        self._add_code_of_steps(found)
+        self._add_vertex_code(found)
         return tuple(found)
 
     def meeting(self, node: Program) -> tuple[int, ...]:
@@ -197,17 +196,17 @@ class Analysis:
     def compute_set(self, step: Step, compute_set: ComputeSet) -> Superstep:
         """Analysis of the vertices of a compute set, or that of an equal one that is known."""
         where = f"compute set {compute_set.name!r}"
-        equal = self._copied(compute_set) or self._compared(compute_set, where)
+        equal = self._copied(step, compute_set) or self._compared(step, compute_set, where)
         if equal is None:
             found = self._first(step, compute_set, compute_set.groups)
             self._remembered(found)
         else:
-            found = equal.found(self._following(equal, step, where), self.tiles_per_ipu)
+            found = Analysed((), self._following(equal, step, where))
         if compute_set.has_copies:
             self._with_copies[compute_set.id] = found
         return found.superstep
 
-    def _copied(self, compute_set: ComputeSet) -> EqualStep | None:
+    def _copied(self, step: Step, compute_set: ComputeSet) -> EqualStep | None:
         """The step that a compute set is a copy of, if that was analysed and variables still lie as they did.
 
         Vertices are looked at only where they ask something of the place of their variables.
@@ -224,38 +223,30 @@ class Analysis:
             self.placement.add(field_uses(compute_set.groups))
         if shift:
             for group in copied.groups:
-                self._tiles_of.setdefault(group.codelet, []).append(group.tile + np.int32(shift))
+                self._tiles_of.setdefault(group.codelet, []).append((step.superstep, group.tile + np.int32(shift)))
         return equal
 
-    def _compared(self, compute_set: ComputeSet, where: str) -> EqualStep | None:
+    def _compared(self, step: Step, compute_set: ComputeSet, where: str) -> EqualStep | None:
         """An analysed step with the same vertices, if there is one."""
         groups = compute_set.groups
         for group in groups:
             check_group(group, self.graph, where)
-            self._tiles_of.setdefault(group.codelet, []).append(group.tile)
+            self._tiles_of.setdefault(group.codelet, []).append((step.superstep, group.tile))
         # What fields ask of memory depends on the variables, so equal steps are asked, too.
         self.placement.add(field_uses(groups))
         return self._equal_steps.find(groups)
 
     def _remembered(self, first: Analysed) -> Superstep:
-        """Analysis of a step, kept for those that equal it; counts its code."""
+        """Analysis of a step, kept for those that equal it."""
         self._equal_steps.add(first)
-        self._count_code(first, 0)
         return first.superstep
 
     def _following(self, equal: EqualStep, step: Step, user: str) -> Superstep:
-        """Analysis of a step from an equal one that is known; counts its code."""
+        """Analysis of a step from an equal one that is known."""
         self._checked(equal.access, step, user)
         by = equal.ipus * self.tiles_per_ipu
-        self._count_code(equal.first, by)
         self._equal_to[step.superstep] = (equal.first.superstep, by)
         return relocated(equal, step, self.tiles_per_ipu)
-
-    def _count_code(self, first: Analysed, tiles: int) -> None:
-        """Count the code of a step, ``tiles`` further on than it was analysed; equal steps are added up together."""
-        for kind, vector in (("vertex_state", first.vertex_state), ("exchange_code", first.exchange_code)):
-            key = kind, id(vector), tiles
-            self._code_of[key] = vector, self._code_of.get(key, (vector, 0))[1] + 1
 
     def copy(self, step: Step, node: Copy) -> Superstep:
         """Analysis of a copy between two views, or that of an equal one that is known."""
@@ -268,7 +259,7 @@ class Analysis:
         plan = plan_copy(node.source, node.destination, self.layout, self.tiles_per_ipu)
         code = self._exchange_code(plan)
         found = Superstep.of(step, access).moving(plan, self.groups).with_exchange_code(code)
-        return self._remembered(Analysed((), found, TileVector.zero(self.graph.num_tiles), code))
+        return self._remembered(Analysed((), found))
 
     def _first(self, step: Step, compute_set: ComputeSet, groups: Sequence[VertexGroup]) -> Analysed:
         """Analyse a compute set that no other is known to equal."""
@@ -291,16 +282,13 @@ class Analysis:
             num_vertices=sum(g.num for g in groups),
             num_edges=sum(len(u.edge.index) for u in uses),
             codelets=tuple(dict.fromkeys(g.codelet for g in groups)),
+            vertex_state=vertex_state_bytes(groups, self.system.ipu, self.graph.num_tiles).packed(),
         )
-        state = vertex_state_bytes(groups, self.system.ipu, self.graph.num_tiles).packed()
-        code = self._exchange_code(plan)
-        return Analysed(tuple(groups), found.with_exchange_code(code), state, code)
+        return Analysed(tuple(groups), found.with_exchange_code(self._exchange_code(plan)))
 
     def moving(self, superstep: Superstep, plan: ExchangePlan, linked: System | None = None) -> Superstep:
         """A superstep that moves data between tiles, besides; bytes between IPUs cross the links of ``linked``."""
-        code = self._exchange_code(plan)
-        self.code["exchange_code"].add(code)
-        return superstep.moving(plan, self.groups, linked).with_exchange_code(code)
+        return superstep.moving(plan, self.groups, linked).with_exchange_code(self._exchange_code(plan))
 
     def _exchange_code(self, plan: ExchangePlan) -> TileVector:
         return exchange_code_bytes(plan, self.system.ipu.exchange, self.graph.num_tiles).packed()
@@ -389,21 +377,34 @@ class Analysis:
             for tiles, nodes in nodes_at.items():
                 self.code["control_code"].add(here.shifted(tiles), nodes)
 
-    def _add_code_of_steps(self) -> None:
+    def _add_code_of_steps(self, supersteps: Sequence[Superstep]) -> None:
         """Count vertex state and exchange code, those of equal steps in one go."""
-        for (kind, _, tiles), (vector, count) in self._code_of.items():
-            self.code[kind].add(vector.shifted(tiles), count)
+        held: dict[Hashable, tuple[str, TileVector, int]] = {}
+        for superstep in supersteps:
+            for kind, vector in (("vertex_state", superstep.vertex_state), ("exchange_code", superstep.exchange_code)):
+                if vector is not None:
+                    # Equal steps share the numbers, and further on in the machine have tiles of their own.
+                    key = kind, id(vector.values), vector.first_tile
+                    held[key] = kind, vector, held[key][2] + 1 if key in held else 1
+        for kind, vector, count in held.values():
+            self.code[kind].add(vector, count)
 
-    def _add_vertex_code(self) -> None:
-        """Count each codelet once on every tile that runs it in some step."""
+    def _add_vertex_code(self, supersteps: list[Superstep]) -> None:
+        """Count each codelet once on every tile that runs it in some step: for the first superstep that does."""
+        num_tiles, code = self.graph.num_tiles, dict[int, list[TileVector]]()
         for codelet, columns in self._tiles_of.items():
-            tiles = TileSet.of(columns, self.graph.num_tiles)
-            here = tiles.zeros()
-            for column in columns:
+            tiles = TileSet.of([column for _, column in columns], num_tiles)
+            user = np.full(len(tiles) + 1, -1, dtype=np.int64)
+            for number, column in reversed(columns):
                 # Set, not added: a codelet that runs in many steps is on the tile once.
-                here[tiles.positions(column)] = 1
-            self.code["vertex_code"].add(TileVector(tiles, here), code_bytes_of(codelet))
+                user[tiles.positions(column)] = number
+            here, size = (user >= 0).astype(np.int64), code_bytes_of(codelet)
+            self.code["vertex_code"].add(TileVector(tiles, here), size)
             self.code["stacks"].add(TileVector(tiles, here * stack_bytes_of(codelet, self.system.ipu)))
+            for number in distinct(user[user >= 0]).tolist():
+                code.setdefault(number, []).append(TileVector(tiles, np.where(user == number, size, 0)).packed())
+        for number, parts in code.items():
+            supersteps[number] = replace(supersteps[number], vertex_code=added(parts, num_tiles).packed())
 
 
 def _user(step: Step) -> str:

@@ -63,14 +63,10 @@ class Analysed:
     Attributes:
         groups: Vertices of a compute set.
         superstep: Result of the analysis.
-        vertex_state: Bytes that its vertices' records take on each tile.
-        exchange_code: Bytes of exchange instructions on each tile.
     """
 
     groups: tuple[VertexGroup, ...]
     superstep: Superstep
-    vertex_state: TileVector
-    exchange_code: TileVector
 
 
 class EqualStep(NamedTuple):
@@ -85,11 +81,6 @@ class EqualStep(NamedTuple):
     first: Analysed
     access: Access
     ipus: int
-
-    def found(self, superstep: Superstep, tiles_per_ipu: int) -> Analysed:
-        """Analysis of the other, whose superstep is ``superstep``."""
-        first, by = self.first, self.ipus * tiles_per_ipu
-        return Analysed((), superstep, first.vertex_state.shifted(by), first.exchange_code.shifted(by))
 
 
 class EqualSteps:
@@ -121,7 +112,8 @@ class EqualSteps:
         if shape is None:
             return
         alike = self._by_shape.setdefault(shape, [])
-        self._bytes += first.vertex_state.values.nbytes + first.exchange_code.values.nbytes
+        held = (first.superstep.vertex_state, first.superstep.exchange_code)
+        self._bytes += sum(vector.values.nbytes for vector in held if vector is not None)
         # The first ones of a shape stay, so that what later steps are compared with does not depend on their order.
         if len(alike) < _MOST_ALIKE and self._bytes <= _MOST_BYTES:
             alike.append(first)
@@ -294,7 +286,7 @@ class EqualSteps:
 def relocated(equal: EqualStep, step: Step, tiles_per_ipu: int) -> Superstep:
     """Superstep of a step, from the one that it equals."""
     first, by = equal.first.superstep, equal.ipus
-    tiles, compute, buffers = by * tiles_per_ipu, first.compute, first.buffer_bytes
+    tiles, compute = by * tiles_per_ipu, first.compute
     if by == 0:
         return replace(first, index=step.superstep, node=step.node, access=equal.access)
     return replace(
@@ -308,8 +300,14 @@ def relocated(equal: EqualStep, step: Step, tiles_per_ipu: int) -> Superstep:
         scatter=_copied_later(first.scatter, tiles, by),
         after=_exchanged_later(first.after, tiles, by),
         meets=first.meets if compute is None else tuple(_groups_later(groups, by) for groups in first.meets),
-        buffer_bytes=None if buffers is None else buffers.shifted(tiles),
+        buffer_bytes=_bytes_later(first.buffer_bytes, tiles),
+        vertex_state=_bytes_later(first.vertex_state, tiles),
+        exchange_code=_bytes_later(first.exchange_code, tiles),
     )
+
+
+def _bytes_later(held: TileVector | None, tiles: int) -> TileVector | None:
+    return None if held is None else held.shifted(tiles)
 
 
 def _exchanged_later(phase: Exchanged | None, tiles: int, ipus: int) -> Exchanged | None:

@@ -161,7 +161,9 @@ class Superstep:
         codelets: Their codelets.
         data_dependent: Names of those whose cost depends on data; a run can count it.
         buffer_bytes: Memory for data in motion on each tile, or None when it needs none.
-        exchange_code_bytes: Exchange instructions over all tiles.
+        vertex_state: Bytes of its vertices' records on each tile, or None when it has none.
+        vertex_code: Bytes of codelets on each tile that no superstep before it needs there, or None.
+        exchange_code: Bytes of its exchange instructions on each tile, or None.
     """
 
     index: int
@@ -187,7 +189,9 @@ class Superstep:
     codelets: tuple[CodeletDef, ...] = ()
     data_dependent: tuple[str, ...] = ()
     buffer_bytes: TileVector | None = None
-    exchange_code_bytes: int = 0
+    vertex_state: TileVector | None = None
+    vertex_code: TileVector | None = None
+    exchange_code: TileVector | None = None
 
     @staticmethod
     def of(step: Step, access: Access) -> Superstep:
@@ -208,7 +212,12 @@ class Superstep:
 
     def with_exchange_code(self, code: TileVector) -> Superstep:
         """The same with exchange instructions, in bytes on each tile."""
-        return replace(self, exchange_code_bytes=code.sum())
+        return replace(self, exchange_code=code if code.any() else None)
+
+    @property
+    def exchange_code_bytes(self) -> int:
+        """Exchange instructions over all tiles."""
+        return 0 if self.exchange_code is None else self.exchange_code.sum()
 
     @property
     def estimated(self) -> tuple[str, ...]:

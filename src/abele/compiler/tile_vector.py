@@ -189,6 +189,11 @@ class TileVector:
         """The number of every tile that is not listed."""
         return int(self.values[-1])
 
+    @property
+    def first_tile(self) -> int:
+        """The first tile that is listed; −1 where none is."""
+        return int(self.tile_set.tiles[0]) if len(self.tile_set) else -1
+
     def __len__(self) -> int:
         return self.num_tiles
 

@@ -15,6 +15,7 @@ from abele.pva.compute_sets import ComputeSet, UsedVariables, used_variables
 from abele.pva.missing import missing
 from abele.pva.program_nodes import NodeType, ProgramNodes
 from abele.pva.sequences import LazySequence
+from abele.pva.tiles import OperationCategories, own_code
 from abele.pva.variables import Location, text_at
 
 if TYPE_CHECKING:
@@ -342,6 +343,11 @@ class Operation:
         return self._number("code_bytes")
 
     @property
+    def category(self) -> OperationCategories:
+        """Bytes of its state and code over all tiles: what several share counts for the first."""
+        return OperationCategories(self._nodes.report, self.row)
+
+    @property
     def programs(self) -> Programs:
         """Steps of the operation."""
         nodes = self._nodes
@@ -367,6 +373,25 @@ class Operations(LazySequence[Operation]):
     def __init__(self, nodes: ProgramNodes) -> None:
         super().__init__(len(nodes.report.ops), lambda row: Operation(nodes, row), "operation")
         self._nodes = nodes
+
+    def category(self, name: str, tile: int | None = None) -> Int64:
+        """Bytes of one category of state or code of each, int64[n]; their sum is that of the tiles.
+
+        Args:
+            name: ``vertexInstanceState``, ``vertexCode``, ``controlCode`` or ``internalExchangeCode``.
+            tile: Bytes on this tile; by default over all tiles.
+
+        Raises:
+            MissingDatumError: Operations have no bytes of it.
+            InvalidOptionError: There is no such tile.
+        """
+        own = own_code(name)
+        report = self._nodes.report
+        if tile is None:
+            return report.ops[f"{own}_bytes"][self.rows]
+        on, found = report.code_on(tile), np.zeros(len(report.ops), dtype=np.int64)
+        found[on["op"]] = on[own]
+        return found[self.rows]
 
     def column(self, name: str) -> np.ndarray[tuple[int], np.dtype[Any]]:
         """A column of the report's ops table for each, as in ``cycles`` or ``flops``.

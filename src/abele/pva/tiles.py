@@ -11,6 +11,7 @@ from abele.errors import nearest
 from abele.pva.missing import missing
 from abele.pva.sequences import LazySequence
 from abele.report import Memory, Report
+from abele.report.code import CODE
 
 CATEGORIES = {
     "variable": ("variables", "temporaries"),
@@ -119,6 +120,33 @@ class TileCategories:
 
     def __getattr__(self, name: str) -> NoReturn:
         raise _no_category(name)
+
+
+class OperationCategories:
+    """Bytes of an operation by category, over all tiles: ``category.vertexCode.total``."""
+
+    __slots__ = ("_op", "_report")
+
+    def __init__(self, report: Report, op: int) -> None:
+        self._report = report
+        self._op = op
+
+    def __getattr__(self, name: str) -> CategoryMemory:
+        return CategoryMemory(int(self._report.ops[f"{own_code(name)}_bytes"][self._op]))
+
+
+def own_code(name: str) -> str:
+    """The report's own name of a category of state or code, which operations have.
+
+    Raises:
+        MissingDatumError: It is none.
+    """
+    own = CATEGORIES.get(name, ())
+    if len(own) == 1 and own[0] in CODE:
+        return own[0]
+    if name in CATEGORIES:
+        raise missing(f"{name} by operation", remedy="compilation.tiles[i].memory.category has it by tile")
+    raise _no_category(name)
 
 
 def _no_category(name: str) -> AttributeError:

@@ -38,6 +38,9 @@ from abele.report.schema import (
     VARIABLES,
 )
 from abele.report.schema_program import (
+    CODE_COLUMNS,
+    CODE_TILES,
+    CODE_USES,
     CODELETS,
     FUNCTION_CALLS,
     PROGRAM_TREE,
@@ -53,6 +56,9 @@ __all__ = [
     "BUFFER_TILES",
     "CATEGORIES",
     "CODELETS",
+    "CODE_COLUMNS",
+    "CODE_TILES",
+    "CODE_USES",
     "CRITICAL",
     "EXCHANGE_BLOCKS",
     "EXPONENT_COUNTS",

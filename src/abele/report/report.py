@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from abele.errors import InvalidOptionError
 from abele.machine import described
-from abele.report import nodes, tiles, uses, whole_run
+from abele.report import code, nodes, tiles, uses, whole_run
 from abele.report.cycles import Cycles, run_cycles
 from abele.report.host_profile import HostProfile
 from abele.report.loading import Loading, loading_of
@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 
     from abele.report.energy import StepEnergy
     from abele.report.exponents import ExponentHistograms
+    from abele.report.fit_changes import FitChanges
     from abele.report.insights import Insights
     from abele.report.limits import RateLimits
     from abele.report.masks import Masks
+    from abele.report.memory_use import MemoryUse
     from abele.report.rearrangements import Rearrangements
     from abele.report.update import Timeline
 
@@ -65,6 +67,9 @@ class Report:
         codelets: Codelets of the vertices; columns as ``schema.CODELETS``.
         vertices: Vertices of supersteps by codelet; columns as ``schema.VERTICES``.
         superstep_variables: Variables that each superstep touches; columns as ``schema.SUPERSTEP_VARIABLES``.
+        code_uses: State and code of operations, superstep by superstep; columns as ``schema.CODE_USES``.
+            :meth:`code_by_tile` and :meth:`code_on` ask it.
+        code_tiles: Their bytes by tile; columns as ``schema.CODE_TILES``.
         run_spans: All executions of steps; columns as ``schema.RUN_SPANS``. :meth:`spans_between` unfolds them.
         run_loops: Loops that these are in; columns as ``schema.RUN_LOOPS``.
         phase_ipus: Bytes between IPUs; columns as ``schema.PHASE_IPUS``.
@@ -104,6 +109,8 @@ class Report:
     codelets: Table = field(default_factory=TABLES["codelets"].empty)
     vertices: Table = field(default_factory=TABLES["vertices"].empty)
     superstep_variables: Table = field(default_factory=TABLES["superstep_variables"].empty)
+    code_uses: Table = field(default_factory=TABLES["code_uses"].empty)
+    code_tiles: Table = field(default_factory=TABLES["code_tiles"].empty)
     run_spans: Table = field(default_factory=TABLES["run_spans"].empty)
     run_loops: Table = field(default_factory=TABLES["run_loops"].empty)
     phase_ipus: Table = field(default_factory=TABLES["phase_ipus"].empty)
@@ -148,6 +155,31 @@ class Report:
         from abele.report.exponents import ExponentHistograms
 
         return ExponentHistograms(self.exponent_records, self.exponent_counts)
+
+    def memory_use(self, tile: int | None = None) -> MemoryUse:
+        """Contents of a tile when it is fullest: categories, operations' state and code, and what keeps data alive.
+
+        Args:
+            tile: The tile; the fullest by default.
+
+        Raises:
+            InvalidOptionError: There is no such tile.
+        """
+        from abele.report.memory_use import memory_use
+
+        return memory_use(self, tile)
+
+    @property
+    def fit_changes(self) -> FitChanges:
+        """Changes that were tried so that the program fits, and the shortest list of them that was found.
+
+        Raises:
+            InvalidOptionError: It does not fit, and nothing was tried where it was compiled.
+            FileFormatError: What the report's file tells of it is damaged.
+        """
+        from abele.report.fit_changes import fit_changes
+
+        return fit_changes(self)
 
     @property
     def masks(self) -> Masks:
@@ -222,6 +254,9 @@ class Report:
     groups_of = tiles.groups_of
     variable_by_tile = tiles.variable_by_tile
     memory_at = tiles.memory_at
+
+    code_by_tile = code.code_by_tile
+    code_on = code.code_on
 
     variables_of = uses.variables_of
     uses_of = uses.uses_of

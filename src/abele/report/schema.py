@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from abele.report.column_spec import ColumnSpec, Schema, count_column, owner_column, row_column, text_column
 from abele.report.schema_program import (
+    CODE_COLUMNS,
+    CODE_TILES,
+    CODE_USES,
     CODELETS,
     FUNCTION_CALLS,
     PROGRAM_TREE,
@@ -117,6 +120,7 @@ OPS = Schema(
         "arithmetic": text_column(
             "one of ARITHMETIC: what its floating-point operations are", since=8, choices=ARITHMETIC
         ),
+        **CODE_COLUMNS,
     },
 )
 
@@ -431,6 +435,8 @@ TABLES = {
         CODELETS,
         VERTICES,
         SUPERSTEP_VARIABLES,
+        CODE_USES,
+        CODE_TILES,
         RUN_SPANS,
         RUN_LOOPS,
         PHASE_IPUS,

@@ -76,6 +76,43 @@ SUPERSTEPS = Schema(
 )
 """Supersteps by their numbers in the steps table, each once."""
 
+CODE_COLUMNS = {
+    "vertex_state_bytes": count_column("bytes of the records of its vertices over all tiles", since=9),
+    "vertex_code_bytes": count_column("bytes of codelets on tiles where no operation before it has them", since=9),
+    "control_code_bytes": count_column("bytes of its steps' control code over all tiles", since=9),
+    "exchange_code_bytes": count_column("bytes of its exchange instructions over all tiles", since=9),
+}
+"""Bytes of the program itself; what several operations share counts for the first of them, so that sums over
+operations are the memory categories.
+"""
+
+CODE_USES = Schema(
+    "code_uses",
+    {
+        "op": owner_column("row in the ops table", "ops", since=9),
+        "superstep": ColumnSpec("<i4", "number of the superstep that its code is for, as in the steps table"),
+        "pattern": ColumnSpec("<i4", "its bytes tile by tile, as in code_tiles; -1 for none", -1, low=-1),
+        "shift_tiles": ColumnSpec("<i4", "how many tiles further on than the pattern says they lie", low=-(1 << 31)),
+    },
+    since=9,
+)
+"""Supersteps of which each operation has code or state on tiles, in order of operations; equal ones share a pattern."""
+
+CODE_TILES = Schema(
+    "code_tiles",
+    {
+        "pattern": owner_column("number of the pattern, as in code_uses", since=9),
+        "first_tile": ColumnSpec("<i4", "first of some neighbouring tiles that are alike", refers="tiles"),
+        "num_tiles": ColumnSpec("<i4", "how many tiles these are", 1, low=1),
+        "vertex_state": ColumnSpec("<i4", "bytes of records of vertices on each of these tiles"),
+        "vertex_code": ColumnSpec("<i4", "bytes of codelets on each that were not there before"),
+        "control_code": ColumnSpec("<i4", "bytes of control code on each"),
+        "exchange_code": ColumnSpec("<i4", "bytes of exchange instructions on each"),
+    },
+    since=9,
+)
+"""Bytes of state and code by tile, in order of patterns and tiles."""
+
 CODELETS = Schema(
     "codelets",
     {

@@ -5,7 +5,7 @@ from abele.session.advice import Advice
 from abele.session.arrays import SharedArray, SharedArrays
 from abele.session.cache import ArraySpec, SessionCache, Signature
 from abele.session.compiled import Compiled
-from abele.session.compiling import compile_network
+from abele.session.compiling import changes_to_fit, compile_network
 from abele.session.feeds import Results
 from abele.session.host_interface import End, Ends
 from abele.session.input_checks import InputChecks
@@ -32,5 +32,6 @@ __all__ = [
     "SharedArrays",
     "Signature",
     "TensorLocation",
+    "changes_to_fit",
     "compile_network",
 ]

@@ -42,10 +42,12 @@ from abele.network.passes import Differentiate, Pipeline
 from abele.network.passes.pipeline import in_blocks
 from abele.network.score_blocks import RowBlocks
 from abele.numerics import f32
+from abele.report import Report
 from abele.runtime.engine.options import read_options
 from abele.runtime.engine.run_log import AutoReport
 from abele.session.advice import Advice, Words
 from abele.session.compiled import Compiled
+from abele.session.fit_changes import Trials, search
 from abele.session.host_interface import ROLES, Ends, expose
 from abele.session.input_checks import InputChecks
 from abele.session.remedies import Build, Halved, NetworkCase, Smaller, fitted, found_advice, layers_shared
@@ -288,6 +290,8 @@ def _remedied(
     case: NetworkCase, error: OutOfMemoryError, build: Build, find: Callable[..., Advice], words: Words
 ) -> tuple[NetworkCase, Ends, Executable]:
     """The network compiled so that it fits; otherwise the error says what the user can do."""
+    trials = Trials(case, error)
+    build = trials.watching(build)
     attempt = layers_shared(case, error, build)
     if attempt.made is not None:
         return attempt.case, *attempt.made
@@ -296,7 +300,43 @@ def _remedied(
         return fitted(case, error, build)
     except OutOfMemoryError:
         found = find(case, error, build)
-    raise _advised(error, found.in_vain, words(found)) from None
+    advised = _advised(error, found.in_vain, words(found))
+    told, make = trials.result().to_meta(), error.make_report
+    if make is not None:
+        advised.make_report = lambda: make().with_meta(**told)
+    raise advised from None
+
+
+def changes_to_fit(
+    net: Network,
+    schedule: Schedule | None = None,
+    *,
+    groups: Sequence[Group] | None = None,
+    settings: Settings | None = None,
+    smaller: Smaller | None = None,
+    halved: Halved | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Report of a network as it is, with the shortest list of changes found that makes it fit, by compiling it so.
+
+    Args:
+        net: The network.
+        schedule: Schedule of one run over its micro-batches.
+        groups: Optimisers and the parameters that they update; None for inference.
+        settings: The machine, and how programs run on the host.
+        smaller: Makes the same network with smaller micro-batches.
+        halved: Makes the same network with weights and inputs in half precision.
+        progress: Called with each stage of each compilation, and the part of it that is done.
+
+    Returns:
+        The report: ``fit_changes`` has the list, also after it is saved (``abele report FILE --fit``).
+    """
+    chosen = replace(settings or Settings(), allow_out_of_memory=False, cache=None)
+    case = NetworkCase(net, schedule or Schedule(), None if groups is None else tuple(groups), chosen)
+    with collector_paused(), _reporting(progress, chosen) as report:
+        found = search(case, partial(_compile, report=report), smaller=smaller, halved=halved)
+        _, executable = _compile(replace(case, settings=replace(chosen, allow_out_of_memory=True)), report)
+    return executable.report.with_meta(**found.to_meta())
 
 
 @contextmanager

@@ -220,12 +220,12 @@ def _remedies(
             yield Remedy("proportion", said, {"proportion": None}, partial(_as_it_is, changed))
     # State shared by replicas, and activations computed again: the same results for more cycles.
     if case.schedule.replicas > 1 and case.schedule.ranks == 1 and _state_matters(case, error):
-        yield Remedy("share_state", {"share_state": True}, {}, partial(_as_it_is, _state_at(case, sharded=True)))
+        yield Remedy("share_state", {"share_state": True}, {}, partial(_as_it_is, state_at(case, sharded=True)))
     if case.groups is not None and not settings.recompute and temporaries_matter(error) and _has_room(error):
         again = replace(case, settings=replace(settings, recompute=True))
         yield Remedy("recompute", {"recompute": True}, {}, partial(_as_it_is, again))
     if settings.target().dram is not None and _state_matters(case, error):
-        yield Remedy("state_off_chip", {"state_off_chip": True}, {}, partial(_as_it_is, _state_at(case, on_chip=False)))
+        yield Remedy("state_off_chip", {"state_off_chip": True}, {}, partial(_as_it_is, state_at(case, on_chip=False)))
     # From here on results change: partials in f16, then smaller micro-batches, then half precision.
     halves = any(v.dtype == f16 for v in (*case.net.parameters, *case.net.inputs))
     if halves and settings.partials != "f16" and temporaries_matter(error) and _has_room(error):
@@ -258,7 +258,7 @@ def _state_matters(case: NetworkCase, error: OutOfMemoryError) -> bool:
     return MARGIN * state / tiles >= _needed(error) - worst.get("available_bytes", 0)
 
 
-def _state_at(case: NetworkCase, **where: bool) -> NetworkCase:
+def state_at(case: NetworkCase, **where: bool) -> NetworkCase:
     """Case with the state of optimisers elsewhere."""
     locations = replace(case.schedule.locations, optimiser=TensorLocation(**where))
     return replace(case, schedule=replace(case.schedule, locations=locations))

@@ -281,7 +281,8 @@ def test_insights__code_on_the_fullest_tile__tells_what_most_of_it_is_for() -> N
     y = graph.variable(f32, (64, 64), "y").map_linear()
     report = compile_program(graph, Copy(x.transpose(), y, name="turn")).report
     (code,) = [cost for cost in report.insights().memory_costs if cost.title == "exchange code"]
-    assert "most over all tiles is that of turn" in code.reason
+    held = int(report.code_by_tile("exchange_code", 0)[report.memory.fullest_tile])
+    assert code.reason.endswith(f"most is that of turn, {held:,} B")
     assert code.where is not None
     assert code.where.file.endswith("test_insights.py")
 

@@ -8,8 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from abele.report.code import CODE
 from abele.report.insights.model import Cost, FullestTile, Lever, SourceLine
 from abele.report.insights.program_steps import ProgramSteps, source_line, text_at
 from abele.report.insights.tile_contents import TileContents
@@ -17,6 +16,7 @@ from abele.report.text import bytes_text, percent_text
 from abele.words import counted, visible
 
 if TYPE_CHECKING:
+    from abele.report.memory_use import HeldVariable, MemoryUse
     from abele.report.report import Report
 
 _LISTED = 8
@@ -57,43 +57,26 @@ def memory_costs(report: Report, count: int) -> list[Cost]:
     if not memory.num_tiles or not memory.total_bytes:
         return []
     tile = memory.fullest_tile
-    found = TileContents(report, tile)
-    costs = [_variable_cost(report, found, row, size) for row, size in found.variables[:count] if size]
+    found, use = TileContents(report, tile), report.memory_use(tile)
+    costs = [_variable_cost(report, found, held) for held in use.variables[:count] if held.bytes]
     if found.moving_bytes:
         costs.append(_moving_cost(report, found))
     for name, size in memory.of_tile(tile).items():
         if name in _CODE and size:
-            costs.append(_code_cost(report, tile, name, size))
+            costs.append(_code_cost(report, use, name, size))
     return sorted(costs, key=lambda cost: -cost.bytes)[:count]
 
 
-def _code_cost(report: Report, tile: int, category: str, size: int) -> Cost:
-    """Cost of a category other than variables on a tile, and the part of the program that most of it is for."""
+def _code_cost(report: Report, use: MemoryUse, category: str, size: int) -> Cost:
+    """Cost of a category other than variables on a tile, and the operation that most of it is for."""
     title, reason, lever = _CODE[category]
     levers = (Lever(lever, assumption="how much depends on the program"),) if lever else ()
-    most = _most_of(report, category)
-    if most is None:
-        return _cost(report, tile, title, reason, size, levers)
-    name, held, where = most
-    reason += f"; most over all tiles is that of {visible(name)}, {bytes_text(held)}"
-    return replace(_cost(report, tile, title, reason, size, levers), where=where)
-
-
-def _most_of(report: Report, category: str) -> tuple[str, int, SourceLine | None] | None:
-    """The superstep or codelet with most bytes of a category, those bytes over all tiles, and its line."""
-    if category == "vertex_code":
-        table, held = report.codelets, report.codelets["code_bytes"] * report.codelets["tiles"].astype(np.int64)
-    elif category in ("exchange_code", "vertex_state"):
-        column = {"exchange_code": "exchange_code_bytes", "vertex_state": "vertex_state_bytes"}[category]
-        table, held = report.supersteps, report.supersteps[column]
-    else:
-        return None
-    if not len(table) or not held.any():
-        return None
-    at = int(np.argmax(held))
-    # The line of a codelet is the library's as a rule, and no place of the user's program.
-    where = source_line(table, at) if category != "vertex_code" else None
-    return text_at(table, "name", at), int(held[at]), where
+    largest = use.largest(category) if category in CODE else ()
+    if not largest:
+        return _cost(report, use.tile, title, reason, size, levers)
+    most = largest[0]
+    reason += f"; most is that of {most.operation}, {bytes_text(getattr(most, category))}"
+    return replace(_cost(report, use.tile, title, reason, size, levers), where=source_line(report.ops, most.op))
 
 
 def overfull_cost(steps: ProgramSteps, fullest: FullestTile, contents: list[Cost]) -> Cost | None:
@@ -177,7 +160,8 @@ def _cost(
     )
 
 
-def _variable_cost(report: Report, found: TileContents, row: int, size: int) -> Cost:
+def _variable_cost(report: Report, found: TileContents, held: HeldVariable) -> Cost:
+    row, size = held.variable, held.bytes
     variables, tiles = report.variables, max(report.memory.num_tiles, 1)
     name, type_, total = text_at(variables, "name", row), text_at(variables, "type", row), int(variables["bytes"][row])
     always, on_tiles = bool(variables["always_live"][row]), int(variables["tiles"][row])
@@ -232,7 +216,7 @@ def _variable_cost(report: Report, found: TileContents, row: int, size: int) -> 
                 f"{visible(name)} in f16", gain_bytes=size // 2, assumption="half as many bytes", changes_numbers=True
             )
         )
-    life = "always live" if always else "live when the tile is fullest"
+    life = "always live" if always else f"live when the tile is fullest: {held.why}"
     whole = f"{bytes_text(total)} over {counted(on_tiles, 'tile')}"
     reason = f"{bytes_text(size)} of its {whole} lie on the fullest tile, {life}"
     return _cost(

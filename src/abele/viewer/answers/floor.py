@@ -16,6 +16,7 @@ import numpy as np
 from abele.arrays import Int64
 from abele.errors import InvalidOptionError
 from abele.report import Report
+from abele.report.code import CODE
 from abele.viewer.answers.buckets import small
 from abele.viewer.answers.registry import once, question
 from abele.viewer.open_reports import Opened
@@ -92,7 +93,7 @@ def metric(opened: Opened, params: Params) -> Answer:
     """A number for each tile.
 
     Parameters: ``metric``, one of ``total``, ``free``, a category of memory, ``compute_cycles``, ``sent_bytes``,
-    ``received_bytes`` (of a run of ``program``), ``variable:ROW``.
+    ``received_bytes`` (of a run of ``program``), ``variable:ROW``, ``operation:ROW`` (its state and code).
 
     Answer: head ``title`` and ``unit``; array ``values`` [tiles].
     """
@@ -102,6 +103,10 @@ def metric(opened: Opened, params: Params) -> Answer:
     if name == "variable" and row.isdigit() and int(row) < len(report.variables):
         values = report.variable_by_tile(int(row))
         return Answer({"title": str(report.variables["name"][int(row)]), "unit": "bytes"}, {"values": small(values)})
+    if name == "operation" and row.isdigit() and int(row) < len(report.ops):
+        values = np.sum([report.code_by_tile(each, int(row)) for each in CODE], axis=0)
+        title = f"state and code of {report.ops['name'][int(row)]}"
+        return Answer({"title": title, "unit": "bytes"}, {"values": small(values)})
     if name in _TRAFFIC:
         values = report.program_by_tile(name, params.number("program"))
         return Answer({"title": _TRAFFIC[name], "unit": name.rpartition("_")[2]}, {"values": small(values)})
@@ -111,9 +116,8 @@ def metric(opened: Opened, params: Params) -> Answer:
         **{each: _category(report, at) for at, each in enumerate(report.memory.categories)},
     }
     if name not in makers:
-        raise InvalidOptionError(
-            f"{asked[:60]!r} is no number of a tile", remedy="one of " + ", ".join([*makers, *_TRAFFIC, "variable:ROW"])
-        )
+        known = ", ".join([*makers, *_TRAFFIC, "variable:ROW", "operation:ROW"])
+        raise InvalidOptionError(f"{asked[:60]!r} is no number of a tile", remedy=f"one of {known}")
     title = {"total": "memory, gaps included", "free": "memory that is free"}.get(name, name.replace("_", " "))
     return Answer({"title": title, "unit": "bytes"}, {"values": small(makers[name]())})
 

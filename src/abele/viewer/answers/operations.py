@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from abele.arrays import Array, Float64, Int64
-from abele.report import Report
+from abele.report import CODE_COLUMNS, Report
 from abele.report.nodes import sizes
 from abele.report.relations import joined_rows, summed_by, sums_of
 from abele.report.schema import OPS
@@ -116,7 +116,6 @@ _MORE = {
     "written_bytes": "distinct bytes of variables that its supersteps write, times executions",
     "num_vertices": "vertices executed in one run",
     "num_steps": "rows in the steps table",
-    "exchange_code_bytes": "exchange instructions of its supersteps over all tiles",
     "balance": "mean compute cycles of tiles / those of the slowest tile, weighted by cycles",
     "intensity": "floating-point operations for each byte moved",
     "flops_per_second": "floating-point operations a second of the modelled machine while it runs",
@@ -134,10 +133,10 @@ _SUMMED = (
     "written_bytes",
     "num_vertices",
     "num_steps",
-    "exchange_code_bytes",
+    *CODE_COLUMNS,
     "share",
 )
-"""Columns of which groups have sums; code is shared between operations, so that it has none."""
+"""Columns of which groups have sums; what operations share counts for the first in those of code."""
 MOST_POINTS = 20_000
 
 
@@ -157,7 +156,7 @@ def _columns(opened: Opened) -> dict[str, Any]:
         return summed_by(op, values, num)[:num]
 
     compute = np.where(step_costs(opened).part == PARTS.index("compute"), steps["compute_cycles"] * times, 0.0)
-    read, written, code = _touched(report, num)
+    read, written = _touched(report, num)
     cycles, flops = report.ops["cycles"].astype(np.float64), report.ops["flops"].astype(np.float64)
     moved, heavy = total(steps["exchanged_bytes"] * times), total(compute)
     clock = float(report.target.get("clock_hz", 0) or 0)
@@ -174,7 +173,6 @@ def _columns(opened: Opened) -> dict[str, Any]:
             "written_bytes": written,
             "num_vertices": total(steps["num_vertices"] * times),
             "num_steps": total(np.ones(len(steps))),
-            "exchange_code_bytes": code,
             "balance": np.where(heavy > 0, total(compute * steps["tile_balance"]) / np.maximum(heavy, 1), 0.0),
             "intensity": np.where(moved > 0, flops / np.maximum(moved, 1), 0.0),
             "flops_per_second": np.where(cycles > 0, flops * clock / np.maximum(cycles, 1), 0.0),
@@ -182,11 +180,11 @@ def _columns(opened: Opened) -> dict[str, Any]:
         }
 
 
-def _touched(report: Report, num: int) -> tuple[Float64, Float64, Float64]:
-    """Bytes that each operation reads and writes in a run, and its exchange instructions, float64[ops] each."""
-    read, written, code = np.zeros(num), np.zeros(num), np.zeros(num)
+def _touched(report: Report, num: int) -> tuple[Float64, Float64]:
+    """Bytes that each operation reads and writes in a run, float64[ops] each."""
+    read, written = np.zeros(num), np.zeros(num)
     if not len(report.supersteps):
-        return read, written, code
+        return read, written
     table, places = report.superstep_variables, occurrences(report)
     own = places.op >= 0
     superstep, op, times = places.superstep[own], places.op[own], places.executions[own]
@@ -194,9 +192,7 @@ def _touched(report: Report, num: int) -> tuple[Float64, Float64, Float64]:
     superstep, op, times = superstep[known], op[known], times[known]
     np.add.at(read, op, sums_of(table, "superstep", table["read_bytes"], superstep) * times)
     np.add.at(written, op, sums_of(table, "superstep", table["written_bytes"], superstep) * times)
-    _, once = np.unique(op * len(report.supersteps) + superstep, return_index=True)
-    np.add.at(code, op[once], report.supersteps["exchange_code_bytes"][superstep[once]])
-    return read, written, code
+    return read, written
 
 
 def _frozen_rows(opened: Opened) -> Frozen:

@@ -13,7 +13,8 @@ import { categoriesTab } from "abele/views/memory/categories.js";
 import { Chosen, tilesInput } from "abele/views/memory/chosen.js";
 import { partColour, titleOf } from "abele/views/memory/colours.js";
 import { overflowTab } from "abele/views/memory/overflow.js";
-import { gapsTab, stepsTab, variablesTab } from "abele/views/memory/tables.js";
+import { keptTab } from "abele/views/memory/kept.js";
+import { codeTab, gapsTab, stepsTab, variablesTab } from "abele/views/memory/tables.js";
 import { verticesTab } from "abele/views/memory/vertices.js";
 
 const BY = [["category", "category"], ["live", "always live or not"], ["type", "data type"], ["region", "region"], ["none", "nothing"]];
@@ -122,7 +123,7 @@ class MemoryView {
       toggle("gaps", state.get("memory.gaps", "1") === "1", (on) => state.set({ "memory.gaps": on ? null : "0" })),
       toggle("limit", this.#limit(), (on) => state.set({ "memory.limit": on ? "1" : "0" })));
     const metrics = [["total", "total"], ["free", "free"], ...this.#categories().map((name) => [name, titleOf(name)]),
-      ["compute_cycles", "cycles computing"], ["sent_bytes", "bytes sent"], ["received_bytes", "bytes received"], ["variable", "selected variable"]];
+      ["compute_cycles", "cycles computing"], ["sent_bytes", "bytes sent"], ["received_bytes", "bytes received"], ["variable", "selected variable"], ["operation", "code of selected operation"]];
     this.lists.push(list("Colours of the floor plan", metrics, "memory.metric", "total"));
     this.metrics = this.lists[3][0];
     this.boxes = this.options.querySelectorAll("input");
@@ -137,6 +138,8 @@ class MemoryView {
       ...(fits ? [] : [["overflow", "too full", () => this.#tab(overflowTab(context))]]),
       ["categories", "tiles", () => this.#tab(categoriesTab(context, this.chosen))],
       ["variables", "variables", () => this.#tab(variablesTab(context, this.chosen))],
+      ["kept", "temporaries", () => this.#tab(keptTab(context, this.chosen))],
+      ["code", "state and code", () => this.#tab(codeTab(context, this.chosen))],
       ["vertices", "vertices", () => this.#tab(verticesTab(context, () => ({ tiles: this.chosen.text }), "Codelets of vertices in compute sets in which the selected tiles compute; numbers of vertices are of all tiles."))],
       ["compute", "compute sets", () => this.#tab(stepsTab(context, this.chosen, "compute"))],
       ["exchange", "exchanges", () => this.#tab(stepsTab(context, this.chosen, "exchange"))],
@@ -328,6 +331,7 @@ class MemoryView {
     const { state } = this.context;
     let metric = state.get("memory.metric", "total");
     if (metric === "variable") metric = Number.isFinite(state.number("variable")) ? `variable:${state.number("variable")}` : "total";
+    if (metric === "operation") metric = Number.isFinite(state.number("op")) ? `operation:${state.number("op")}` : "total";
     const params = { metric };
     if (metric.endsWith("_cycles") || metric.endsWith("t_bytes") || metric.endsWith("d_bytes")) params.program = this.context.program || undefined;
     const { head, arrays } = await this.context.ask("floor.metric", params);
@@ -374,7 +378,7 @@ class MemoryView {
       this.stacked.reset();
       this.#order().catch((error) => fill(this.lost, failure(error)));
     }
-    if (touches("memory.metric", "memory.low", "memory.high", "program") || (touches("variable") && this.context.state.get("memory.metric") === "variable")) {
+    if (touches("memory.metric", "memory.low", "memory.high", "program") || ["variable", "op"].some((name) => touches(name) && this.context.state.get("memory.metric") === (name === "op" ? "operation" : name))) {
       this.#metric().catch((error) => fill(this.lost, failure(error)));
     }
     if (touches("memory.from", "memory.to")) {
@@ -382,7 +386,7 @@ class MemoryView {
       if (Math.abs(from - this.range.low) > 0.01 || Math.abs(to - this.range.high) > 0.01) this.range.set(from, to);
     }
     if (touches("tiles")) this.#selected();
-    else if (names.some((name) => ["unit", "variable", "step", "memory.variables"].includes(name))) for (const part of this.parts) part.update();
+    else if (names.some((name) => ["unit", "variable", "op", "step", "memory.variables"].includes(name))) for (const part of this.parts) part.update();
     if (touches("unit", "theme", "memory.limit")) {
       if (this.stacked.head) this.#loaded(this.stacked.head);
       this.stacked.redraw();

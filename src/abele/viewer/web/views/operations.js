@@ -31,7 +31,10 @@ function columns(context) {
     { name: "num_vertices", title: "vertices", right: true, width: 84, show: some(short), hidden: true },
     { name: "num_steps", title: "steps", right: true, width: 60, show: count, hidden: true },
     { name: "code_bytes", title: "code", right: true, width: 72, show: size },
-    { name: "exchange_code_bytes", title: "x code", right: true, width: 72, show: size, hidden: true },
+    { name: "vertex_state_bytes", title: "state", right: true, width: 78, show: size },
+    { name: "exchange_code_bytes", title: "x code", right: true, width: 78, show: size },
+    { name: "control_code_bytes", title: "control", right: true, width: 78, show: size, hidden: true },
+    { name: "vertex_code_bytes", title: "new code", right: true, width: 78, show: size, hidden: true },
     { name: "executions", title: "×", right: true, width: 60, show: count, hidden: true },
   ];
 }
@@ -275,7 +278,10 @@ class OperationsView {
         ["moved", f.moved_bytes ? size(f.moved_bytes) : ""],
         ["reads, writes", f.read_bytes || f.written_bytes ? `${size(f.read_bytes)}, ${size(f.written_bytes)}` : ""],
         ["code", f.code_bytes ? size(f.code_bytes) : ""],
+        ["on all tiles: vertex state", f.vertex_state_bytes ? size(f.vertex_state_bytes) : ""],
         ["exchange code", f.exchange_code_bytes ? size(f.exchange_code_bytes) : ""],
+        ["control code", f.control_code_bytes ? size(f.control_code_bytes) : ""],
+        ["vertex code that nothing before has", f.vertex_code_bytes ? size(f.vertex_code_bytes) : ""],
         ["module", f.path],
         ["block", f.block],
         ["source", source(f.file, f.line)],

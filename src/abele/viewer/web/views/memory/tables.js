@@ -96,6 +96,29 @@ export function gapsTab(context, chosen) {
   }, h("p.dim", {}, "A variable's part on a tile is filled up to whole words. Gaps that alignment and memory elements leave besides are in the tree of the tab of tiles, under gaps."));
 }
 
+/** Operations with state or code on the selected tiles. */
+export function codeTab(context, chosen) {
+  const size = (value) => (value ? bytes(value, context.state.get("unit", "auto")) : "·");
+  const part = (name, title, doc) => ({ name, title, right: true, width: 104, show: size, doc });
+  return tab(context, chosen, {
+    label: "state and code", selects: "op", sort: "-here", placeholder: "filter: words, exchange_code>1000, kind=poplin.matmul …",
+    columns: [
+      { name: "name", title: "operation" },
+      { name: "here", title: "here", right: true, width: 104, show: size, doc: "bytes of state and code on the selected tiles" },
+      part("vertex_state", "vertex state", "records of its vertices"),
+      part("exchange_code", "exchange code", "exchange instructions"),
+      part("control_code", "control code", "code of its steps"),
+      part("vertex_code", "vertex code", "codelets that no operation before it has there"),
+      { name: "kind", width: 130 },
+      { name: "path", title: "module", width: 220 },
+    ],
+    page: askedRows(context, "memory.code", () => ({ tiles: chosen.text }), { sort: "-here", count: 2000 }),
+    pick: (row) => context.state.set({ op: row.row }),
+  }, h("div.bar.tab-bar", {}, h("span.dim", {}, "What operations share counts for the first of them, so that the sums are the categories."), h("span.grow"),
+    h("button.small", { onclick: () => context.state.set({ "memory.metric": "operation" }), title: "Colour the floor plan by state and code of the selected operation" }, "floor plan"),
+    h("button.small", { onclick: () => context.go("operations") }, "operation")));
+}
+
 /** The reason of a gap in words, as far as figures tell. */
 export function why(row) {
   if (!row.gap) return "";
