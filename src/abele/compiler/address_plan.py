@@ -28,7 +28,7 @@ _UInt64 = npt.NDArray[np.uint64]
 
 
 class Held(NamedTuple):
-    """What the tiles hold.
+    """Contents of the tiles.
 
     Attributes:
         variable: Variable of each share, int64[k].
@@ -55,7 +55,7 @@ class Held(NamedTuple):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TileAddresses:
-    """Where the data of some tiles lies, which hold the same.
+    """Places of the data of some tiles, which hold the same.
 
     Attributes:
         tiles: The tiles, int32[k], ascending.
@@ -63,7 +63,7 @@ class TileAddresses:
         address: First address of each, from the start of the tile's memory, int64[n].
         bytes: Bytes of each, int64[n].
         step: Steps that need room for data in motion, int64[m], ascending.
-        step_address: Where that lies, int64[m].
+        step_address: Address of that, int64[m].
         step_bytes: Its bytes, int64[m].
         program_bytes: Bytes from address 0 on that hold code, state of vertices, stacks and stream buffers.
         top: One past the highest address that is ever taken.
@@ -86,7 +86,7 @@ def pack_tiles(held: Held, needed: TileVector, memory: TileMemory) -> tuple[Tile
     """Addresses on the fullest kinds of tiles.
 
     Args:
-        held: What the tiles hold.
+        held: Contents of the tiles.
         needed: Bytes that each tile needs at least.
         memory: The memory of a tile.
     """

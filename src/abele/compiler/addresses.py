@@ -23,7 +23,7 @@ from abele.machine import TileMemory
 _REPAIRS = 12
 """Further attempts, in which what stuck out of memory is placed first."""
 _GOOD = 32
-"""Where nothing can fit, a packing that loses less than 1 / 32 is as good as any."""
+"""A packing that loses less than 1 / 32 is as good as any, where nothing can fit."""
 _FULL = 4
 """Steps with less than 3 / 4 of the bytes of the fullest one are not thought to raise the top."""
 
@@ -151,7 +151,7 @@ def _orders(items: Items) -> Iterator[Int64]:
 
 
 class _Taken:
-    """What has its place already: intervals of addresses and of steps, in order of low ends."""
+    """Intervals of addresses that are taken, and of steps, in order of low ends."""
 
     def __init__(self, capacity: int) -> None:
         # Low end, high end, first step and end.
@@ -250,7 +250,7 @@ def _hole(low: Int64, high: Int64, size: int, alignment: int, floor: int) -> int
 
 
 def _with_elements(address: Int64, size: Int64, low: Int64, high: Int64, memory: TileMemory) -> tuple[Int64, Int64]:
-    """Intervals that are taken, and besides the whole elements in which some items lie, in order of low ends."""
+    """Intervals that are taken, with the whole elements of some items, in order of low ends."""
     begin, end = _element(address, memory)[0], _element(address + np.maximum(size - 1, 0), memory)[1]
     low, high = np.concatenate([low, begin]), np.concatenate([high, end])
     order = np.argsort(low, kind="stable")

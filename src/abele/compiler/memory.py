@@ -108,7 +108,7 @@ class MemoryPlan:
         step_max_bytes: The same on the fullest tile, int64[steps].
         shares: Bytes of each variable on each tile.
         liveness: Lifetimes of the variables.
-        demands: What vertices demand of the place of the shares.
+        demands: Demands of vertices on the place of the shares.
         buffers: Bytes on each tile that a step needs for data in motion, by step.
     """
 

@@ -172,7 +172,7 @@ class ElementDemands:
         return field.alignment_bytes > self._base_alignment or field.interleaved
 
     def of_shares(self, first: Int64) -> Demands:
-        """What is demanded of all shares.
+        """Demands on all shares.
 
         Args:
             first: Packed address of the first element of each, int64[shares], ascending.

@@ -56,7 +56,7 @@ def _lines(executable: Executable, tile: int) -> Iterator[str]:
 
 
 def _addresses(executable: Executable, tile: int) -> Iterator[str]:
-    """Where the data of a tile lies, in order of addresses; nothing where that is not known."""
+    """Addresses of the data of a tile, ascending; a line that says so where they are not known."""
     found = executable.memory.addresses_of(tile)
     if found is None:
         yield "  addresses are known of the fullest kinds of tiles: of this one, what lives together is added up"
