@@ -110,3 +110,17 @@ def test_phase_tiles__decision__is_received_by_every_tile_in_one_row() -> None:
     assert received.sum() == report.steps["exchanged_bytes"][0]
     assert (received > 0).sum() >= 63
     assert len(report.phase_tiles) <= 3
+
+
+def test_addresses__of_a_report__are_those_of_the_plan_and_lie_on_the_tiles_of_their_variables(report: Report) -> None:
+    table, held = report.addresses, report.variable_tiles
+    assert len(table)
+    for tile in dict.fromkeys(table["tile"].tolist()):
+        mine = table["tile"] == tile
+        assert (np.diff(table["address"][mine]) >= 0).all()
+        assert table["variable"][mine][0] == -1
+        last = held["first_tile"] + held["num_tiles"]
+        here = (held["first_tile"] <= tile) & (tile < last)
+        assert sorted(table["variable"][mine][1:].tolist()) == held["variable"][here].tolist()
+        top = (table["address"] + table["bytes"])[mine].max()
+        assert top <= report.memory.by_tile[tile]

@@ -18,6 +18,7 @@ from abele.compiler.account_groups import compute_by_tile, group_tables, schedul
 from abele.compiler.account_steps import RunTables, basis_of, is_estimated, run_tables, steps_table
 from abele.compiler.account_supersteps import superstep_tables, superstep_variables
 from abele.compiler.account_tiles import (
+    addresses,
     buffer_tiles,
     first_writers,
     lifetimes,
@@ -45,6 +46,7 @@ from abele.graph.remote import RemoteBuffer
 from abele.graph.stream import Stream
 from abele.machine import described
 from abele.report import (
+    ADDRESSES,
     BUFFER_TILES,
     CODE_COLUMNS,
     CODE_TILES,
@@ -309,6 +311,7 @@ class Reporter:
             "program_tiles": PROGRAM_TILES.deferred(by_program),
             "buffer_tiles": BUFFER_TILES.deferred(lambda: buffer_tiles(self.plan, num_tiles)),
             "variable_tiles": VARIABLE_TILES.deferred(lambda: variable_tiles(memory, num_tiles)),
+            "addresses": ADDRESSES.deferred(lambda: addresses(memory)),
             "lifetimes": LIFETIMES.deferred(lambda: lifetimes(memory, self._first_row)),
             "code_uses": CODE_USES.deferred(lambda: self._code.code_uses),
             "code_tiles": CODE_TILES.deferred(lambda: self._code.code_tiles),

@@ -22,6 +22,7 @@ from abele.graph.graph import Graph
 from abele.graph.intervals import distinct
 from abele.graph.variable import Variable
 from abele.report import (
+    ADDRESSES,
     BUFFER_TILES,
     CATEGORIES,
     LIFETIMES,
@@ -188,6 +189,21 @@ def variable_tiles(memory: MemoryPlan, num_tiles: int) -> Table:
     held, padded = shares.bytes[kept], shares.padded_bytes[kept]
     runs = joined(first, np.ones(len(first), dtype=np.int64), bytes=held, padded_bytes=padded)
     return VARIABLE_TILES.table(**apart("variable", runs, num_tiles))
+
+
+def addresses(memory: MemoryPlan) -> Table:
+    """Addresses on one tile of each kind that was packed."""
+    row_of = np.cumsum(memory.liveness.used) - 1
+    columns: dict[str, list[Int64]] = {name: [np.empty(0, np.int64)] for name in ADDRESSES.columns}
+    for placed in memory.addresses:
+        order = np.argsort(placed.address, kind="stable")
+        count = len(order) + 1
+        columns["tile"].append(np.full(count, int(placed.tiles[0])))
+        columns["like_tiles"].append(np.full(count, len(placed.tiles)))
+        columns["variable"].append(np.append(-1, row_of[placed.variable[order]]))
+        columns["address"].append(np.append(0, placed.address[order]))
+        columns["bytes"].append(np.append(placed.program_bytes, placed.bytes[order]))
+    return ADDRESSES.table(**{name: np.concatenate(each) for name, each in columns.items()})
 
 
 def lifetimes(memory: MemoryPlan, first_row: Int64) -> Table:

@@ -10,6 +10,7 @@ from abele.report.memory import CATEGORIES, Memory
 from abele.report.rearrangements import Rearrangement, Rearrangements
 from abele.report.report import Report
 from abele.report.schema import (
+    ADDRESSES,
     BASES,
     BUFFER_TILES,
     CRITICAL,
@@ -52,6 +53,7 @@ from abele.report.table import Table
 from abele.report.text_column import Text
 
 __all__ = [
+    "ADDRESSES",
     "BASES",
     "BUFFER_TILES",
     "CATEGORIES",

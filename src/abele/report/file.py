@@ -94,7 +94,7 @@ KIND = container.Kind(
 groups, and arrays that can be mapped. Version 4: the profile of the host. Version 5: what the host
 does before and after runs. Version 6: the critical path, and partners of steps. Version 7: the program tree, supersteps
 with their vertices and variables, and where variables come from. Version 8: what operations compute with, and
-histograms of exponents. Version 9: state and code of operations."""
+histograms of exponents. Version 9: state and code of operations, addresses."""
 
 _WITH_FILES = (
     "ops",

@@ -57,6 +57,7 @@ class Report:
         phase_tiles: Cycles and bytes of steps by tile; columns as ``schema.PHASE_TILES``.
         program_tiles: Cycles and bytes of a run of each program by tile; columns as ``schema.PROGRAM_TILES``.
         variable_tiles: Bytes of each variable by tile; columns as ``schema.VARIABLE_TILES``.
+        addresses: Addresses of variables on the fullest tiles; columns as ``schema.ADDRESSES``.
         lifetimes: Steps during which variables are live; columns as ``schema.LIFETIMES``.
         buffer_tiles: Room for data in motion; columns as ``schema.BUFFER_TILES``.
         host_leaves: Times of measured runs on the host; columns as ``schema.HOST_LEAVES``. :attr:`host` asks it.
@@ -99,6 +100,7 @@ class Report:
     phase_tiles: Table = field(default_factory=TABLES["phase_tiles"].empty)
     program_tiles: Table = field(default_factory=TABLES["program_tiles"].empty)
     variable_tiles: Table = field(default_factory=TABLES["variable_tiles"].empty)
+    addresses: Table = field(default_factory=TABLES["addresses"].empty)
     lifetimes: Table = field(default_factory=TABLES["lifetimes"].empty)
     buffer_tiles: Table = field(default_factory=TABLES["buffer_tiles"].empty)
     host_leaves: Table = field(default_factory=TABLES["host_leaves"].empty)

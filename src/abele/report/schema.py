@@ -388,6 +388,21 @@ VARIABLE_TILES = Schema(
 )
 """Bytes of each variable by tile, in order of variables and tiles."""
 
+ADDRESSES = Schema(
+    "addresses",
+    {
+        "tile": ColumnSpec("<i4", "a tile that was packed: one of the fullest, the first of those that hold the same"),
+        "like_tiles": ColumnSpec("<i4", "tiles that hold the same as it, which have the same addresses", 1, low=1),
+        "variable": row_column(
+            "variables", "row in the variables table; -1 for code, state of vertices, stacks and buffers", -1, low=-1
+        ),
+        "address": count_column("where it begins on the tile, from the start of its memory"),
+        "bytes": count_column("bytes that it takes there, with the gap behind it"),
+    },
+    since=9,
+)
+"""Addresses on the fullest kinds of tiles, in order of tiles that were packed and of addresses."""
+
 LIFETIMES = Schema(
     "lifetimes",
     {
@@ -425,6 +440,7 @@ TABLES = {
         PHASE_TILES,
         PROGRAM_TILES,
         VARIABLE_TILES,
+        ADDRESSES,
         LIFETIMES,
         BUFFER_TILES,
         HOST_LEAVES,
