@@ -1,4 +1,4 @@
-"""Activations that the backward pass makes again from others that it keeps anyway, in one step each.
+"""Activations that the backward pass makes again, in one step each, from others kept anyway.
 
 A norm's gradient reads its whitened activations w, and a ReLU's its output r, as does the next product. In the chain
 product → norm → ReLU both would be kept, though r = max(gain · w + shift, 0). Where the residual x of a block is kept
@@ -101,7 +101,7 @@ def _joined(expression: Expr, parts: Sequence[Recipe]) -> Recipe:
 
 @dataclass(frozen=True, slots=True)
 class RebuildRule:
-    """Which activations are made again.
+    """Choice of the activations that are made again.
 
     Attributes:
         above: Bytes of an activation above which that may be worth its time.
