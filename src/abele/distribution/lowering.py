@@ -95,6 +95,10 @@ class Lowering:
         """True if an op here reads ``value``, or it leaves a block; an op need not make others."""
         return value in self._readers
 
+    def is_dead(self, value: Value) -> bool:
+        """True if nothing at all asks for ``value``; known inside of blocks, whose results are announced."""
+        return self._outer is not None and value not in self._readers
+
     def bind(self, value: Value, tensor: Tensor) -> None:
         """Let ``tensor`` stand for ``value``."""
         assert tensor.shape == value.shape, f"{value} bound to {tensor!r}"
@@ -308,7 +312,7 @@ class Lowering:
         # Layouts for results decide as those of operands do.
         operands = [*(self[v] for v in op.inputs), *map(self.like, op.outputs), *map(self.given, op.outputs)]
         several = len(op.outputs) > 1
-        made = tuple((v.shape, v.dtype.name, several and self.is_read(v)) for v in op.outputs)
+        made = tuple((v.shape, v.dtype.name, several and (self.is_read(v), self.is_dead(v))) for v in op.outputs)
         # The function of a user's own op may be another one in the next graph.
         what, lasts = (op.kind, self._attributes(op), made), op.kind != "own_op"
         return self.repeats.build(what, operands, self.prog, lower, lasts=lasts)

@@ -216,9 +216,9 @@ class _Reverse:
         kept: Values whose gradients are asked for though ops make them; filled on the way.
         ends: Values through which nothing is differentiated.
         counts: Counts gradients by magnitude, where that is asked for.
-        rule: Which activations are made again; None to keep all.
-        recipes: What is made again, of what.
-        rebuilt: What was made again.
+        rule: Choice of the activations that are made again; None to keep all.
+        recipes: Values that are made again, with the way.
+        rebuilt: Values that were made again, with what took their places.
     """
 
     net: BlockBuilder

@@ -1,4 +1,4 @@
-"""Activations that the backward pass makes again from others that it keeps anyway, in one step each.
+"""Activations that the backward pass makes again, in one step each, from others kept anyway.
 
 A norm's gradient reads its whitened activations w, and a ReLU's its output r, as does the next product. In the chain
 product → norm → ReLU both would be kept, though r = max(gain · w + shift, 0). Where the residual x of a block is kept
@@ -43,7 +43,7 @@ _READ_THEIR_RESULTS = frozenset({"softmax", "safe_softmax"})
 
 
 @dataclass(frozen=True, slots=True)
-class RebuildRecipe:
+class MapRecipe:
     """A value as an expression over values that are kept.
 
     Attributes:
@@ -82,26 +82,26 @@ class RunAgain:
         return net.emit_like(self.op.kind, [*map(again, self.op.inputs)], value, **self.op.attrs)
 
 
-Recipes = dict[Value, RebuildRecipe | RunAgain]
+Recipes = dict[Value, MapRecipe | RunAgain]
 
 
-def _kept(value: Value) -> RebuildRecipe:
-    return RebuildRecipe(derivative.arg(0), ((value, value.shape),))
+def _kept(value: Value) -> MapRecipe:
+    return MapRecipe(derivative.arg(0), ((value, value.shape),))
 
 
-def _joined(expression: Expr, parts: Sequence[RebuildRecipe]) -> RebuildRecipe:
+def _joined(expression: Expr, parts: Sequence[MapRecipe]) -> MapRecipe:
     """The recipe of an expression over values that have recipes."""
     operands = list(dict.fromkeys(o for part in parts for o in part.operands))
 
-    def inside(part: RebuildRecipe) -> Expr:
+    def inside(part: MapRecipe) -> Expr:
         return derivative.substitute(part.expression, lambda i: derivative.arg(operands.index(part.operands[i])))
 
-    return RebuildRecipe(derivative.substitute(expression, lambda i: inside(parts[i])), tuple(operands))
+    return MapRecipe(derivative.substitute(expression, lambda i: inside(parts[i])), tuple(operands))
 
 
 @dataclass(frozen=True, slots=True)
 class RebuildRule:
-    """Which activations are made again.
+    """Choice of the activations that are made again.
 
     Attributes:
         above: Bytes of an activation above which that may be worth its time.
@@ -142,7 +142,7 @@ def _made_bytes(ops: Sequence[NetworkOp]) -> int:
     return sum(v.size * v.dtype.bytes for op in made for v in op.outputs)
 
 
-def _recipe(op: NetworkOp, found: Recipes, read: set[Value]) -> RebuildRecipe | RunAgain | None:
+def _recipe(op: NetworkOp, found: Recipes, read: set[Value]) -> MapRecipe | RunAgain | None:
     """The recipe of an op's first result, if it has one.
 
     Args:
@@ -159,14 +159,14 @@ def _recipe(op: NetworkOp, found: Recipes, read: set[Value]) -> RebuildRecipe | 
         white = op.outputs[1]
         shape = (x.shape[1], *(1,) * (x.ndim - 2))
         scaled = derivative.arg(0) * derivative.arg(1) + derivative.arg(2)
-        return RebuildRecipe(scaled, ((white, x.shape), *((v, shape) for v in sides))) if sides else _kept(white)
+        return MapRecipe(scaled, ((white, x.shape), *((v, shape) for v in sides))) if sides else _kept(white)
     if op.kind == "nonlinearity":
         function, part = NONLINEARITIES[op.attrs["function"]], found.get(op.inputs[0])
-        if not isinstance(part, RebuildRecipe) or function.gradient_takes == "input":
+        if not isinstance(part, MapRecipe) or function.gradient_takes == "input":
             return None
         return _joined(apply(function.op, derivative.arg(0)), [part])
     if op.kind == "map" and any(v in found for v in op.inputs):
         parts = [found.get(v) or (_kept(v) if v in read else None) for v in op.inputs]
-        known = [part for part in parts if isinstance(part, RebuildRecipe)]
+        known = [part for part in parts if isinstance(part, MapRecipe)]
         return _joined(op.attrs["expr"], known) if len(known) == len(parts) else None
     return None

@@ -172,7 +172,7 @@ class Norm(_OfReplicas):
         """Statistics, and one step that normalises; it writes what is read, whitened, normalised or both."""
         view, (x, *sides) = _view(op), (to[v] for v in op.inputs)
         mean, inverse = self._statistics(to, op, x)
-        if not sides or not to.is_read(op.outputs[0]):
+        if not sides or to.is_dead(op.outputs[0]):
             white = popnn_norms.whiten(to.graph, view, x, (mean, inverse), to.prog)
             return None if sides else white, white, mean, inverse
         gamma, beta = sides
