@@ -79,8 +79,17 @@ class SharedVertices:
         rest = np.repeat(~cells, parts)
         sums = np.append(0, np.cumsum(length))
         total = sums[base[start] + count * parts[start]] - sums[base[start]]
-        columns_of = (rows, columns, kept, reduced)
-        return SharedVertices(base[start], base[cells], count, *(c[start] for c in columns_of), total, rest)
+        return SharedVertices(
+            head=base[start],
+            cell=base[cells],
+            count=count,
+            rows=rows[start],
+            columns=columns[start],
+            kept=kept[start],
+            reduced=reduced[start],
+            length=total,
+            rest=rest,
+        )
 
 
 @dataclass(frozen=True)
