@@ -25,6 +25,7 @@ from abele.network.optimisers import Optimiser
 from abele.numerics import f32
 from abele.poplibs.popops.elementwise.map import map_with_outputs
 from abele.poplibs.popops.expr import _1, _2, _3, _4, converted
+from abele.poplibs.popops.programs.side_by_side import zip_on_machine
 
 if TYPE_CHECKING:
     from abele.distribution.lowering import Lowering
@@ -96,8 +97,11 @@ class CombinedMomenta:
                 pairs = [(there[0][name], other[name]) for other in there[1:] for name in _NAMES]
                 for copy in joined_copies(pairs, f"optimiser{number}/rates"):
                     prog.add(copy)
-        for one in self._momenta:
-            self._shrink(to, one, prog, decays=updates[one.group].optimiser)
+        lanes = [Steps(name="shrink_momentum") for _ in self._momenta]
+        for one, lane in zip(self._momenta, lanes, strict=True):
+            self._shrink(to, one, lane, decays=updates[one.group].optimiser)
+        if lanes:
+            prog.add(zip_on_machine(to.graph, lanes, "shrink_momenta"))
 
     def _shrink(self, to: Lowering, one: _Momentum, prog: Steps, *, decays: Optimiser) -> None:
         momentum, parameter = to[one.total], to[one.parameter]

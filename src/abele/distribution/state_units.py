@@ -24,6 +24,7 @@ from abele.network.locations import TensorLocation, worthwhile_bytes
 from abele.network.optimisers import StateSlot
 from abele.network.replicated_sharding import MOST_BYTES, FlatState, Shards
 from abele.poplibs import gcl, popops
+from abele.poplibs.popops.programs.side_by_side import zip_on_machine
 from abele.poplibs.poputil.layout import clone
 
 if TYPE_CHECKING:
@@ -96,10 +97,13 @@ class RemoteSums:
 
     def begin(self, to: Lowering, totals: Sequence[Value], prog: Steps) -> None:
         """Append what makes all sums zero, those on the chip as well."""
-        away = {op.inputs[0] for op in self._part_of}
+        away, lanes = {op.inputs[0] for op in self._part_of}, list[Steps]()
         for total in totals:
             if total not in away:
-                popops.zero(to.graph.top_level, to[total], prog)
+                lanes.append(Steps(name="zero"))
+                popops.zero(to.graph.top_level, to[total], lanes[-1])
+        if lanes:
+            prog.add(zip_on_machine(to.graph, lanes, "zero"))
         for part in self._parts:
             for op in part.ops:
                 popops.zero(to.graph.top_level, to[op.inputs[0]], prog)

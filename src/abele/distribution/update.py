@@ -1,9 +1,9 @@
-"""Lowering of optimisers: one fused update per parameter; numbers that may change are scalars on the device."""
+"""Lowering of optimisers: fused updates of parameters, side by side; numbers that change are scalars on the device."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import count
@@ -13,6 +13,7 @@ from abele.distribution.lowering_cache import Repeats
 from abele.distribution.remote_weights import WeightRow
 from abele.distribution.state_units import RemoteState, StateUnit, SumPart, UpdateTarget, Waiting, units
 from abele.graph import Call, Copy, Function, Graph, Steps, Tensor, concat
+from abele.machine import System
 from abele.network.gradient_scale import GradientScale
 from abele.network.ir.network import attribute_key
 from abele.network.joined_copies import joined, joined_copies
@@ -26,6 +27,7 @@ from abele.poplibs.gcl import CommGroup
 from abele.poplibs.popops import ReduceParams, SingleReduceOp
 from abele.poplibs.popops.elementwise.map import map_with_outputs
 from abele.poplibs.popops.expr import Cast, Expr
+from abele.poplibs.popops.programs.side_by_side import zip_on_machine
 from abele.poplibs.poputil.layout import clone
 
 
@@ -80,6 +82,7 @@ class GroupUpdate:
         self.flat: dict[str, FlatState] = {}
         self._units = count()
         self._waiting: list[Waiting] = []
+        self._on_chip: list[UpdateTarget] = []
         numbers = optimiser.numbers
         mine = (optimiser.variable & numbers.keys()) - {"loss_scaling"}
         self._elsewhere: list[GroupUpdate] = []
@@ -132,7 +135,7 @@ class GroupUpdate:
         row: WeightRow | None = None,
         sums: SumPart | None = None,
     ) -> None:
-        """Append the update of one parameter, at once or with those of its unit by :meth:`flush`.
+        """Append the update of one parameter by :meth:`flush`, with others; at once where replicas have parts of it.
 
         Args:
             parameter: The parameter.
@@ -152,10 +155,23 @@ class GroupUpdate:
             self._waiting.append(Waiting(name, parameter, gradient, Shards.of(parameter), off_chip, row=row, sums=sums))
         else:
             made = {key: self._slot(parameter, f"{name}/{key}", slot) for key, slot in slots.items()}
-            self.update(UpdateTarget(name, parameter, gradient, made), prog)
+            target = UpdateTarget(name, parameter, gradient, made)
+            if name in self.parts:
+                # Replicas exchange norms in the middle of it.
+                self.update(target, prog)
+            else:
+                self._on_chip.append(target)
 
     def flush(self, prog: Steps) -> None:
-        """Append the waiting updates, unit by unit."""
+        """Append the waiting updates: those with state on the chip side by side, others unit by unit."""
+        targets, self._on_chip = self._on_chip, []
+        for beside in _together(targets, self.graph.system):
+            lanes = [Steps(name=target.name) for target in beside]
+            for target, lane in zip(beside, lanes, strict=True):
+                with self.graph.scope(f"update/{target.name}"):
+                    self.update(target, lane)
+            with self.graph.scope(self.name):
+                prog.add(zip_on_machine(self.graph, lanes, "update") if len(lanes) > 1 else lanes[0])
         slots, waiting = self.optimiser.slots(), self._waiting
         self._waiting = []
         every = units(waiting, slots, self.graph.system)
@@ -324,10 +340,13 @@ class SgdUpdate(GroupUpdate):
             return
         assert isinstance(gradient, Tensor)
         self.state[f"{name}/momentum"] = gradient
-        self._emit(self.optimiser.descend, {PARAMETER: parameter, GRADIENT: gradient}, prog, "descend")
+        self._on_chip.append(UpdateTarget(name, parameter, gradient, {}))
 
     def update(self, target: UpdateTarget, prog: Steps) -> None:
         """Append the update of the parameter and its momentum."""
+        if target.name in self.momenta:
+            self._emit(self.optimiser.descend, _walked(target), prog, "descend")
+            return
         o, parameter, gradient = self.optimiser, target.parameter, target.gradient
         is_plain = not o.has_velocity and not o.nesterov and "weight_decay" not in o.variable and not o.weight_decay
         as_they_are = self.factor == 1 and self.scale.scalar is None and o.keeps_gradients
@@ -481,6 +500,27 @@ class LambUpdate(NormedUpdate):
             return ()
 
         self._build(("direction",), [*operands, direction], prog, make)
+
+
+_BYTES_TOGETHER = 8192
+"""Bytes of parameters and gradients per tile that are updated side by side. Chosen: an update may hold as much in
+buffers, which is a hundredth of a tile, and takes some ten steps.
+"""
+
+
+def _together(targets: Sequence[UpdateTarget], system: System) -> Iterator[list[UpdateTarget]]:
+    """Parameters that are updated side by side, in order; what their vertices read has room beside all else."""
+    most = _BYTES_TOGETHER * system.num_tiles
+    found, held = list[UpdateTarget](), 0
+    for target in targets:
+        size = target.parameter.bytes + target.gradient.bytes
+        if found and held + size > most:
+            yield found
+            found, held = [], 0
+        found.append(target)
+        held += size
+    if found:
+        yield found
 
 
 def _walked(target: UpdateTarget) -> dict[str, Tensor]:

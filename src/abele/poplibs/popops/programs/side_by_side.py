@@ -102,13 +102,27 @@ def zip_programs(graph: Graph, programs: Sequence[Program], name: str = "side_by
     return _zipped(graph.top_level, lanes, name)
 
 
-def _zipped(graph: Graph, lanes: Sequence[Sequence[Program]], name: str) -> Steps:
+def zip_on_machine(graph: Graph, programs: Sequence[Program], name: str = "side_by_side") -> Steps:
+    """One program of several as :func:`zip_programs` makes it, in place of which hosts run the others as they are.
+
+    A host has no barriers to save, and kernels of its own for each of the calls. The programs are not used up, and it
+    is the caller who knows that none writes what another reads or writes.
+
+    Raises:
+        ControlProgramError: A step of a kind that does not run side by side with others.
+    """
+    merged = _zipped(graph.top_level, [list(plain_steps(program)) for program in programs], name, keep=True)
+    merged.host_body = Steps(*programs, name=name)
+    return merged
+
+
+def _zipped(graph: Graph, lanes: Sequence[Sequence[Program]], name: str, *, keep: bool = False) -> Steps:
     bundles: list[Bundle] = []
     for lane in lanes:
         bundles = _aligned(bundles, lane)
     merged = Steps()
     for bundle in bundles:
-        for step in _merged(graph, bundle, name):
+        for step in _merged(graph, bundle, name, keep=keep):
             merged.add(step)
     return merged
 
@@ -194,21 +208,26 @@ def _aligned(bundles: Sequence[Bundle], lane: Sequence[Program]) -> list[Bundle]
     return [*result, *bundles[i:], *([step] for step in lane[j:])]
 
 
-def _merged(graph: Graph, bundle: Bundle, name: str) -> Iterator[Program]:
+def _merged(graph: Graph, bundle: Bundle, name: str, *, keep: bool) -> Iterator[Program]:
     """Step of a bundle, or copies one after the other where element types differ."""
     if len(bundle) == 1:
         yield bundle[0]
     elif isinstance(bundle[0], Execute):
-        yield _one_superstep(graph, [s for s in bundle if isinstance(s, Execute)])
+        yield _one_superstep(graph, [s for s in bundle if isinstance(s, Execute)], keep=keep)
     elif isinstance(bundle[0], Copy):
         yield from _copies([s for s in bundle if isinstance(s, Copy)])
     else:
-        yield _one_call(graph, [s for s in bundle if isinstance(s, LibraryCall)], name)
+        yield _one_call(graph, [s for s in bundle if isinstance(s, LibraryCall)], name, keep=keep)
 
 
-def _one_superstep(graph: Graph, steps: Sequence[Execute]) -> Execute:
-    """The first, with the vertices of all; the compute sets of the others leave the graph."""
+def _one_superstep(graph: Graph, steps: Sequence[Execute], *, keep: bool) -> Execute:
+    """The first, with the vertices of all, and the compute sets of the others leave the graph; or a new one."""
     first, *others = dict.fromkeys(step.compute_set for step in steps)
+    if keep:
+        made = graph.add_compute_set(graph.origin(first.debug.name), first.stage)
+        for group in chain.from_iterable(each.groups for each in (first, *others)):
+            made.add_group(group)
+        return Execute(made)
     for other in others:
         for group in other.groups:
             first.add_group(group)
@@ -229,16 +248,16 @@ def _copies(copies: Sequence[Copy]) -> Iterator[Copy]:
         yield Copy(concat([a for a, _ in same]), concat([b for _, b in same]), copies[0].debug.name)
 
 
-def _one_call(graph: Graph, calls: Sequence[LibraryCall], name: str) -> LibraryCall:
-    kernels = [call.kernel for call in calls if call.kernel is not None]
+def _one_call(graph: Graph, calls: Sequence[LibraryCall], name: str, *, keep: bool) -> LibraryCall:
+    kernels = [call.kernel for call in calls if call.kernel is not None and not keep]
     hosts = [call.host_body or call.body for call in calls]
     is_all = len(kernels) == len(calls)
-    host_body = Steps(*hosts) if not is_all and any(call.host_body is not None for call in calls) else None
+    host_body = Steps(*hosts) if not keep and not is_all and any(call.host_body is not None for call in calls) else None
     return LibraryCall(
         name=" + ".join(dict.fromkeys(call.name for call in calls)),
         inputs=tuple(chain.from_iterable(call.inputs for call in calls)),
         outputs=tuple(chain.from_iterable(call.outputs for call in calls)),
-        body=_zipped(graph, [list(plain_steps(call.body)) for call in calls], name),
+        body=_zipped(graph, [list(plain_steps(call.body)) for call in calls], name, keep=keep),
         kernel=side_by_side(kernels) if is_all else None,
         flops=sum(call.flops for call in calls),
         debug=graph.origin(name),
