@@ -16,6 +16,7 @@ from abele.graph import Graph, Sequence, Tensor
 from abele.numerics import f16, f32
 from abele.poplibs import popops, poputil
 from abele.poplibs.poputil import graphfn
+from abele.poplibs.poputil.mapping import map_small
 from support.examples import examples
 
 REGIONS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)).map(lambda p: (min(p), max(p))), max_size=6)
@@ -133,6 +134,27 @@ def test_clone_n_and_broadcast_operand__lie_like_what_they_go_with() -> None:
     assert bias.shape == (64,)
     assert bench.graph.mapping_of(bias).is_complete
     assert len(np.unique(bench.graph.mapping_of(bias).tile)) > 4
+
+
+@given(size=st.integers(1, 5000), tiles=st.sampled_from([1, 6, 64]))
+@examples(20)
+def test_map_small__any_size__is_the_linear_mapping_from_another_tile_on(size: int, tiles: int) -> None:
+    graph = Graph(system_of(tiles))
+    made = [map_small(graph, graph.variable(f16, (size,), name=name)) for name in "ab"]
+    linear = graph.map_linear(graph.variable(f16, (size,), name="c")).mapping
+    for each in made:
+        # Of one shape they lie alike, in as many chunks of as many elements as on the first tiles.
+        assert np.array_equal(each.mapping.begin, linear.begin)
+        first = int(each.mapping.tile[0])
+        assert np.array_equal(each.mapping.tile, (linear.tile + first) % tiles)
+        assert first == int(made[0].mapping.tile[0])
+        assert first % 2 == 0
+
+
+def test_map_small__shapes__begin_all_over_the_tiles() -> None:
+    graph = Graph(system_of(64))
+    first = {int(map_small(graph, graph.variable(f16, (n,), name="v")).mapping.tile[0]) for n in range(1, 200)}
+    assert len(first) > 25
 
 
 def test_choose_mapping_offset__shapes__spread() -> None:

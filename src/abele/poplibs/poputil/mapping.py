@@ -113,11 +113,10 @@ def map_tensor_linearly_with_offset(
 
 
 def map_small(graph: Graph, tensor: Tensor) -> Tensor:
-    """Spread ``tensor`` as :func:`map_tensor_linearly` does; one that takes half of the tiles or fewer begins on a tile
-    chosen by its shape, so that the first tiles do not hold a piece of every small tensor.
+    """Spread ``tensor`` as :func:`map_tensor_linearly` does, but a small one from a tile on that its shape chooses.
 
-    Those of one shape, as a parameter, its gradient and its sums, lie alike. They begin on the first tile of a pair,
-    which may receive together.
+    So the first tiles do not hold a piece of every small tensor. Tensors of one shape, as a parameter, its gradient and
+    its sums, lie alike. They begin on the first tile of a pair. Small is what takes half of the tiles or fewer.
     """
     tiles = graph.num_tiles
     small = 2 * tensor.size * tensor.dtype.bytes <= tiles * DEFAULT_MIN_BYTES_PER_TILE

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from abele.graph import Execute, Graph, Sequence
 from abele.numerics import f32
 from abele.poplibs.poplin.contraction.operand import allocate, operand
-from abele.poplibs.poplin.lowering.arrange import arrange
+from abele.poplibs.poplin.lowering.arrange import _even_run, arrange
 from poplibs.poplin.support import run_body, system
 
 
@@ -57,3 +57,25 @@ def test_arrange__blocks_of_the_source_that_end_inside_vectors__leaves_vectors_o
     assert len(np.unique(mapping.tile)) == 8
     # The target stores vectors of 16 samples one after the other.
     assert (mapping.begin % 16 == 0).all()
+
+
+@given(st.integers(1, 4000), st.integers(1, 70), st.sampled_from([8, 64, 1472]))
+def test_even_run__any_number_of_boxes__leaves_the_fullest_tile_no_more_than_the_plain_number(
+    steps: int, rows: int, tiles: int
+) -> None:
+    boxes = rows * steps
+    if boxes < 2 * tiles:
+        return
+
+    def fullest(run: int) -> int:
+        return -(-rows * -(-steps // run) // tiles) * min(run, steps)
+
+    found = _even_run(steps, boxes, tiles)
+    assert fullest(found) <= fullest(boxes // tiles)
+    # No tile has less than an even share, and none has more than one run beyond it.
+    assert boxes / tiles <= fullest(found) < boxes / tiles + 2 * min(found, steps) + 1
+
+
+def test_even_run__rows_of_a_large_vocabulary__fill_all_tiles_once() -> None:
+    # 50,257 words by 1,024 in blocks of 16: 3,142 squares in each of 64 rows. 137 of them make 23 runs a row, 1,472.
+    assert _even_run(3142, 64 * 3142, 1472) == 137

@@ -128,6 +128,26 @@ def test_matmul__little_memory__runs_in_serial_parts(m: int, n: int, like: bool)
     assert all(plan.temporary_bytes <= 0.5 * 12_000 for plan in schedule.plans)
 
 
+def test_matmul__serial_parts_of_operands_in_another_order__are_written_anew_one_by_one() -> None:
+    small = {"num_tiles": 4, "tile": {"total_bytes": 12_000, "plain_bytes": 4096, "executable_bytes": 4096}}
+    graph, prog = Graph(systems.get("bow").evolve(ipu=small)), Sequence()
+    # Channels that are summed lie apart in the right operand, and one after the other in the left one.
+    a, b = variable(graph, (8, 48), f16), variable(graph, (48, 512), f16)
+    before = len(graph.variables)
+    out = poplin.matmul(graph, a, b, prog, available_memory_proportion=0.4)
+    check(graph, prog, a, b, out)
+    (call,) = prog
+    schedule = call.attributes["plan"]  # type: ignore[attr-defined]
+    assert len(schedule.plans) > 1
+    copies = [v.size for v in graph.variables[before:] if v.name.endswith(("/input", "/weights"))]
+    assert len(copies) == len(schedule.plans)
+    assert sum(copies) == b.size
+    # A plan counts its part of the copy: 4 tiles hold a quarter each.
+    for plan in schedule.plans:
+        part = b.size * plan.problem.extents[schedule.dim] // 512
+        assert plan.temporary_bytes >= part * f16.bytes // 4
+
+
 def test_matmul__plan__is_attached_to_the_call() -> None:
     graph, prog = Graph(system(64)), Sequence()
     poplin.matmul(graph, variable(graph, (4, 16), f16), variable(graph, (16, 4), f16), prog)

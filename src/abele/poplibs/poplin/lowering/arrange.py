@@ -126,8 +126,8 @@ def _cuts(source: Operand, target: Operand, wanted: int) -> dict[str, Int64]:
     """Box boundaries along every dimension: squares in the two innermost dimensions, runs along the others.
 
     Too many squares for the tiles: they and the runs grow until there is about one box for each of the ``wanted``
-        tiles. Too few: they become strips, long along the target's innermost dimension, so that its readers find long
-        pieces.
+    tiles, as evenly as that goes. Too few: they become strips, long along the target's innermost dimension, so that its
+    readers find long pieces.
     """
     extents = source.extents
     blocks = {d: _blocks(d, source, target) for d in extents}
@@ -142,11 +142,24 @@ def _cuts(source: Operand, target: Operand, wanted: int) -> dict[str, Int64]:
         sides[source.innermost] //= 2
     runs = [e.dim for e in reversed(source.entries) if e.step == 1 and e.dim not in turned]
     for dim in (*turned, *runs[: _STRIDED_DIMS - len(turned)]):
-        longer = prod(map(len, cuts.values())) // wanted
-        if longer < 2:
+        boxes = prod(map(len, cuts.values()))
+        if boxes < 2 * wanted:
             break
-        cuts[dim] = _cut(extents[dim], blocks[dim], longer * sides[dim])
+        within = min(*blocks[dim], extents[dim], extents[dim])
+        size = _even_run(-(-within // sides[dim]), boxes, wanted) * sides[dim]
+        cuts[dim] = _cut(extents[dim], blocks[dim], size)
     return cuts
+
+
+def _even_run(steps: int, boxes: int, wanted: int) -> int:
+    """Boxes along a dimension that are best joined to one, of ``steps`` in a row and ``boxes`` in all.
+
+    So many that the fullest of the ``wanted`` tiles has least: joined boxes that are a few more than the tiles would
+    leave some tiles with two of them, and most with one. Of equal numbers the largest is taken.
+    """
+    runs = np.arange(1, 2 * (boxes // wanted) + 1, dtype=np.int64)
+    fullest = cost.ceil_div(boxes // steps * cost.ceil_div(steps, runs), wanted) * np.minimum(runs, steps)
+    return int(runs[np.lexsort((-runs, fullest))[0]])
 
 
 def _cut(extent: int, blocks: list[int], size: int) -> Int64:

@@ -602,7 +602,7 @@ def _exchange(bytes_: Int64, sharers: Int64, target: PlanningTarget) -> Int64:
 def _copies(
     problem: Contraction, methods: list[Method], chosen: Int64, target: PlanningTarget, planning: Planning
 ) -> tuple[Int64, Int64]:
-    """Bytes on a tile of the sides that are written anew, of all and of those that last: int64[n] each.
+    """Bytes on a tile of copies of sides, all of them and those with further readers: int64[n] each.
 
     Copies are spread over all tiles. A side is written anew, too, where the vertices chosen want its channels padded.
     """
@@ -616,7 +616,7 @@ def _copies(
 
 
 def _temporary_bytes(problem: Contraction, slices: _Slices, copies: Int64, lasting: Int64) -> Int64:
-    """Memory of the fullest tile for slices, partials and operands that are written anew. Source: machine.md §5.13."""
+    """Memory of the fullest tile for slices, partials and copies of operands. Source: machine.md §5.13."""
     block = slices.work.partial_elements
     partials = block * problem.partials.bytes
     share = cost.ceil_div(block, slices.depth)
