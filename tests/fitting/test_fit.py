@@ -112,6 +112,9 @@ def test_fit__io_tiles__estimates_are_near_what_compiling_gives_and_hosts_are_ha
     for ranked in beside.ranking:
         assert ranked.estimate.cycles == pytest.approx(ranked.compiled.cycles, rel=BOUND)
     assert beside.best.compiled.cycles < usual.best.compiled.cycles
+    assert beside.best.estimate.host_cycles < usual.best.estimate.host_cycles
+    assert "--io-tiles 32" in fitted_text(usual)
+    assert "--io-tiles 32" not in fitted_text(beside)
 
 
 def test_fit_space__io_tiles_that_leave_none__are_refused():
