@@ -38,7 +38,7 @@ def fitted_text(fitted: Fitted) -> str:
     waits = best.estimate.host_cycles / best.estimate.tick_cycles
     if waits > _WAITS and not fitted.space.io_tiles:
         lines.append(
-            f"  IPUs of the fastest wait for the host {100 * waits:.0f} % of the time: IO tiles would meet it meanwhile "
+            f"  IPUs of the fastest wait for the host {100 * waits:.0f} % of the time: IO tiles meet it meanwhile "
             "(--io-tiles 32, opts.TensorLocations.numIOTiles)"
         )
     if len(fitted.ranking) > _SHOWN:
