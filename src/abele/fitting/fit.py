@@ -414,7 +414,7 @@ def fit_network(
 
 
 MORE_CHECKS = 3
-"""Plans that are compiled in place of those that do not fit as a whole, at most."""
+"""The most further plans that are compiled in place of ones too large."""
 
 
 def _compiled(
