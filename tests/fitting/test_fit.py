@@ -10,6 +10,7 @@ from spread_models import cnn, mlp
 
 from abele.errors import FittingError, InvalidOptionError
 from abele.fitting import (
+    Compilation,
     FitSpace,
     Miss,
     Recomputation,
@@ -17,6 +18,7 @@ from abele.fitting import (
     StatePlace,
     chain_of,
     compiled_plan,
+    fit,
     fit_network,
     fitted_dict,
     fitted_text,
@@ -112,11 +114,30 @@ def test_fit__io_tiles__estimates_are_near_what_compiling_gives_and_hosts_are_ha
     for ranked in beside.ranking:
         assert ranked.estimate.cycles == pytest.approx(ranked.compiled.cycles, rel=BOUND)
     assert beside.best.compiled.cycles < usual.best.compiled.cycles
+    assert beside.best.estimate.host_cycles < usual.best.estimate.host_cycles
+    assert "--io-tiles 32" in fitted_text(usual)
+    assert "--io-tiles 32" not in fitted_text(beside)
 
 
 def test_fit_space__io_tiles_that_leave_none__are_refused():
     with pytest.raises(InvalidOptionError, match="1472 IO tiles leave none to compute: an IPU of bow-2000 has 1472"):
         space(io_tiles=1472)
+
+
+def test_fit__fastest_plan_does_not_fit_when_compiled__is_no_answer(monkeypatch, of_mlp):
+    first, second = of_mlp.ranking[:2]
+
+    def compiled(plan, *_):
+        full = plan == first.plan
+        return Compilation(cycles=1, ipu_bytes=(700_000 if full else 1,), fits=not full)
+
+    monkeypatch.setattr(fit, "compiled_plan", compiled)
+    found = fit_network(mlp, space(), check=1)
+    assert found.best.plan == second.plan
+    assert found.best.compiled.fits
+    assert found.ranking[-1].plan == first.plan
+    assert found.ranking[-1].reason == "does not fit when compiled as a whole: 700,000 B on the fullest tile"
+    assert sum(r.compiled is not None for r in found.ranking) == 2
 
 
 @pytest.mark.slow

@@ -71,8 +71,8 @@ class ChainCosts:
 
 
 SLACK = 0.01
-"""Part of its bytes by which a tile may be called less full than it is, a tenth of what estimates of memory are off by:
-a third of the tiles of an encoder layer stand for all then, else two thirds."""
+"""Part of its bytes that a tile may be called too empty, a tenth of the error of estimates. A third of the tiles of an
+encoder layer stand for all then, else two thirds."""
 
 
 def fullest_columns(rows: Bytes, slack: float = 0.0) -> npt.NDArray[np.intp]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from abele.distribution.pipelined import Ticks
 from abele.fitting.plan import Estimate, Spreading
 from abele.fitting.stages import StageCosts, Stages
@@ -50,6 +52,7 @@ def estimated(plan: Spreading, stages: Stages) -> Estimate:
         cycles=total,
         stage_cycles=tuple(by_stage),
         tick_cycles=full,
+        host_cycles=full - _without_host(passes, len(handed)),
         exchange_cycles=exchange,
         all_reduce_cycles=all_reduce,
         update_cycles=max(updates),
@@ -125,6 +128,12 @@ def _ticks(
             running = (passes[stage] for stage in pipeline.busy(tick))
             total += count * (tick_cycles(running, meeting, apart=apart, beside=beside) + handed[tick % stride])
     return total, full
+
+
+def _without_host(passes: list[StageWork], stride: int) -> int:
+    """Cycles in which each stage runs once, if IPUs never waited for the host."""
+    alone = [replace(work, entering=(0, 0), leaving=(0, 0)) for work in passes]
+    return sum(tick_cycles(alone[turn::stride], 0) for turn in range(stride))
 
 
 def _by_ipu(plan: Spreading, by_stage: list[int]) -> list[int]:

@@ -374,7 +374,8 @@ def fit_network(
     Args:
         model_of: Gives the model for a size of the micro-batch.
         space: Plans to search.
-        check: Number of the fastest plans that are compiled as a whole, to set the figures side by side.
+        check: Number of the fastest plans that are compiled as a whole, to set the figures side by side. Those that do
+            not fit then come last, and up to :data:`MORE_CHECKS` others are compiled in their place.
         progress: Called with what is done and the part of it that is.
 
     Raises:
@@ -387,26 +388,55 @@ def fit_network(
     if not search.found:
         raise nothing_fits(search)
     ordered = _fastest_of_each(search.found)
+    made = _compiled(ordered, search, check)
+    # What was seen not to fit is no answer, however fast it would be.
+    ordered = sorted(ordered, key=lambda found: found[0] in made and not made[found[0]].fits)
     best = ordered[0]
     ranking = [
-        Ranked(plan=plan, estimate=estimate, reason="" if plan is best[0] else reason(plan, estimate, *best))
+        Ranked(
+            plan=plan,
+            estimate=estimate,
+            reason="" if plan is best[0] else _refusal(made.get(plan)) or reason(plan, estimate, *best),
+            compiled=made.get(plan),
+        )
         for plan, estimate in ordered
     ]
-    for number in range(min(check, len(ranking))):
-        search.progress("compile the whole", number / check)
-        plan = ranking[number].plan
-        chain = search.chains[plan.micro_batch]
-        made = compiled_plan(plan, search.models[plan.micro_batch], chain, space)
-        ranking[number] = replace(ranking[number], compiled=made)
+    held = [ranked.plan for ranked in ranking if ranked.compiled is None or ranked.compiled.fits]
     return Fitted(
         space=space,
         ranking=tuple(ranking),
         misses=tuple(nearest_of_each(search)),
-        smallest=min(plan.ipus for plan, _ in search.found),
+        smallest=min(plan.ipus for plan in held or [best[0]]),
         chains=search.chains,
         undivided=tuple(search.undivided),
         training=next(iter(search.models.values())).groups is not None,
     )
+
+
+MORE_CHECKS = 3
+"""The most further plans that are compiled in place of ones too large."""
+
+
+def _compiled(
+    ordered: Sequence[tuple[Spreading, Estimate]], search: FitSearch, check: int
+) -> dict[Spreading, Compilation]:
+    """The fastest plans compiled as a whole, until enough of them fit."""
+    made: dict[Spreading, Compilation] = {}
+    for plan, _ in ordered:
+        fitting = sum(of.fits for of in made.values())
+        if fitting >= check or len(made) >= check + MORE_CHECKS:
+            break
+        search.progress("compile the whole", fitting / check)
+        model, chain = search.models[plan.micro_batch], search.chains[plan.micro_batch]
+        made[plan] = compiled_plan(plan, model, chain, search.space)
+    return made
+
+
+def _refusal(made: Compilation | None) -> str:
+    """Why a plan that was compiled is no answer; empty for others."""
+    if made is None or made.fits:
+        return ""
+    return made.problem or f"does not fit when compiled as a whole: {max(made.ipu_bytes):,} B on the fullest tile"
 
 
 def _fastest_of_each(found: Sequence[tuple[Spreading, Estimate]]) -> list[tuple[Spreading, Estimate]]:

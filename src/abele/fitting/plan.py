@@ -127,6 +127,7 @@ class Estimate:
         stage_cycles: Cycles of a micro-batch in each stage of the forward pass, its backward stage included.
         tick_cycles: Cycles in which all stages run once, without the exchange between them: of a tick, or of two ticks
             where stages take turns.
+        host_cycles: Those of them in which all IPUs wait for the host.
         exchange_cycles: Of the exchange between stages in that time.
         all_reduce_cycles: Sums of gradients over replicas.
         update_cycles: Updates of the weights on the IPU that takes longest.
@@ -141,6 +142,7 @@ class Estimate:
     cycles: int
     stage_cycles: tuple[int, ...]
     tick_cycles: int
+    host_cycles: int
     exchange_cycles: int
     all_reduce_cycles: int
     update_cycles: int

@@ -14,6 +14,8 @@ _SHOWN = 12
 """Plans of the ranking that are listed."""
 _HEADINGS = ("", "IPUs x replicas", "micro-batch x acc.", "stages", "recompute", "state", "cycles", "samples/s", "tile")
 _RIGHT = (0, 6, 7, 8)
+_WAITS = 0.05
+"""Largest part of the time that IPUs wait for the host without a word on IO tiles."""
 _NEAR = 0.9
 """Part of the fullest tile up to which estimates of memory are near enough to say that a plan fits."""
 
@@ -32,6 +34,12 @@ def fitted_text(fitted: Fitted) -> str:
     if any(_fullest(r) > _NEAR for r in fitted.ranking[:_SHOWN]):
         lines.append(
             f"  what fills more than {100 * _NEAR:.0f} % of a tile may not fit when it is compiled as a whole: --check"
+        )
+    waits = best.estimate.host_cycles / best.estimate.tick_cycles
+    if waits > _WAITS and not fitted.space.io_tiles:
+        lines.append(
+            f"  IPUs of the fastest wait for the host {100 * waits:.0f} % of the time: IO tiles meet it meanwhile "
+            "(--io-tiles 32, opts.TensorLocations.numIOTiles)"
         )
     if len(fitted.ranking) > _SHOWN:
         lines.append(f"  and {len(fitted.ranking) - _SHOWN:,} more that fit")
@@ -186,6 +194,7 @@ def ranked_dict(fitted: Fitted, ranked: Ranked) -> dict[str, Any]:
         "cycles": estimate.cycles,
         "samples_per_second": estimate.samples_per_second,
         "stage_cycles": list(estimate.stage_cycles),
+        "host_cycles": estimate.host_cycles,
         "exchange_cycles": estimate.exchange_cycles,
         "all_reduce_cycles": estimate.all_reduce_cycles,
         "update_cycles": estimate.update_cycles,
