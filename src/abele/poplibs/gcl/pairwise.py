@@ -70,7 +70,7 @@ class Pairwise:
             if data is into:
                 combine(self.graph, op, into, received, prog, step)
             else:
-                combine_with_output(self.graph, op, data, received, into, prog=prog, name=step)
+                combine_with_output(self.graph, op, data, received, into, prog, name=step)
             data = into
 
     def _swaps(self) -> Iterator[dict[int, int]]:
