@@ -57,7 +57,7 @@ from abele.session.store import CompiledFolder, own_code
 REBUILT_PART = 128
 """Activations of more than 1 / 128 of an IPU's memory are made again in the backward pass where that is cheap.
 
-A guess: 5 KB of a tile, at which the time for it is about a thousandth of an update's."""
+A guess: 5 KB of a tile."""
 
 # The bar that shows how far compiling is.
 
