@@ -20,6 +20,7 @@ from abele.compiler import compile_program
 from abele.graph import Graph, Sequence
 from abele.machine import System, systems
 from abele.poplibs import gcl
+from abele.poplibs.gcl.levels import Levels
 
 REPLICAS = {4: "bow-2000", 16: "bow-pod16", 64: "bow-pod64", 256: "bow-pod256"}
 SIZES = {"1 KB": 10**3, "64 KB": 64 * 10**3, "1 MB": 10**6, "16 MB": 16 * 10**6, "100 MB": 10**8, "500 MB": 5 * 10**8}
@@ -50,7 +51,7 @@ def measured(num_bytes: int, replicas: int) -> dict[str, Any]:
         report = compile_program(graph, program, allow_out_of_memory=True).report
         row[method] = report.seconds(report.cycles().total)
     plan = gcl.explain_all_reduce(graph, data)
-    row["auto"] = " / ".join(level.method for level in plan.levels)
+    row["auto"] = " / ".join(level.method for level in plan.levels) if isinstance(plan, Levels) else "swaps"
     row["bound"] = bound_seconds(num_bytes, replicas, graph.whole_system)
     # In levels each ring has a method of its own; where they differ, that is built as well.
     if len({level.method for level in plan.levels}) == 1:
