@@ -84,7 +84,8 @@ def create_output_like(
 ) -> Tensor:
     """A new tensor of ``shape`` and ``dtype``, laid out like the best-mapped input of that shape.
 
-    Best is the input whose fullest tile holds the least. Where no input has the shape, or the best one crowds its
+    Best is the input whose fullest tile holds the least; one in groups goes before one in plain order that is little
+    better. Where no input has the shape, or the best one crowds its
     elements on few tiles, the output is spread linearly, in that input's storage order.
     """
     best = _best_mapped(graph, [t for t in inputs if t.shape == shape])
@@ -228,7 +229,17 @@ def storage_mapping(graph: Graph, tensor: Tensor) -> TileMapping:
 def _best_mapped(graph: Graph, tensors: list[Tensor]) -> Tensor | None:
     if len(tensors) < 2:
         return tensors[0] if tensors else None
-    return min(tensors, key=lambda t: _fullest(graph, storage_mapping(graph, t)))
+    fullest = [_fullest(graph, storage_mapping(graph, t)) for t in tensors]
+    most = MAX_IMBALANCE * min(fullest)
+    # A plain order is what a tensor has that nobody gave a layout: others are read in pieces of an element if it wins.
+    best = min(range(len(tensors)), key=lambda i: (fullest[i] > most, not _is_grouped(tensors[i]), fullest[i]))
+    return tensors[best]
+
+
+def _is_grouped(tensor: Tensor) -> bool:
+    """True if vectors of a dimension are innermost in memory: a layout that a library chose."""
+    order = storage_order(tensor)
+    return len(order.fine) > len(order.shape)
 
 
 def _fullest(graph: Graph, mapping: TileMapping) -> int:
