@@ -397,8 +397,8 @@ class Analysis:
         for program in programs.values():
             users, begin = len(program.supersteps), program.code.first_tile
             # So do programs that as many steps share on several IPUs.
-            key = id(program.code.values), users, program.num_bases
-            base, vectors = placed.setdefault(key, (begin, program.placed(self.system.ipu.exchange)))
+            which = id(program.code.values), users, program.num_bases
+            base, vectors = placed.setdefault(which, (begin, program.placed(self.system.ipu.exchange)))
             first, further = (vector.shifted(begin - base) for vector in vectors)
             self.code["exchange_code"].add(first)
             self.code["exchange_code"].add(further, users - 1)
