@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -13,9 +13,10 @@ from abele.distribution.remote_weights import RemoteWeights, WeightRow
 from abele.distribution.shared_functions import SharedFunctions
 from abele.distribution.state_units import RemoteSums
 from abele.distribution.update import GroupUpdate
-from abele.graph import Copy, DebugRecord, Graph, Steps, Tensor
+from abele.graph import Copy, DebugRecord, Graph, Steps, Tensor, Variable, WriteUndef
 from abele.network.ir import Dense, NetworkOp, OpBlock, Place, Value
 from abele.network.ir.network import attributes_key, contents_of
+from abele.network.joined_copies import joined
 from abele.network.registry import OpRule, rule_of
 from abele.network.replicated_sharding import ShardedGradient
 from abele.numerics import ElementType, f16
@@ -393,6 +394,7 @@ class Lowering:
         *,
         owned: Iterable[Value] = (),
         leaving: Iterable[Value] = (),
+        unread: Sequence[bool] = (),
     ) -> list[Tensor]:
         """Lower a block here and now; returns its results.
 
@@ -401,12 +403,26 @@ class Lowering:
             arguments: For each parameter a value of this lowering, or a tensor.
             owned: Parameters whose tensors the block may overwrite.
             leaving: Values here for its results, in order, where they may be laid out as these are to be.
+            unread: True for the results that nothing reads, in order.
         """
+        before = len(self.graph.variables)
         inner = self._inside(block, arguments)
         inner._owned.update(owned)
         inner._leaves_as.update(zip(block.results, leaving, strict=False))
         inner.run(block.ops, block.results)
-        return [inner[v] for v in block.results]
+        results = [inner[v] for v in block.results]
+        if any(unread):
+            entering = {v for p in block.parameters if p in inner._tensors for v in inner[p].variables}
+            self.forget(results, unread, set(self.graph.variables[before:]) - entering)
+        return results
+
+    def forget(self, results: Sequence[Tensor], unread: Sequence[bool], own: Set[Variable]) -> None:
+        """End the lives of results that nothing reads, as far as they lie in ``own`` variables that no other has."""
+        pairs = list(zip(results, unread, strict=True))
+        kept = {v for tensor, is_unread in pairs if not is_unread for v in tensor.variables}
+        behind = [tensor for tensor, is_unread in pairs if is_unread and own - kept >= set(tensor.variables)]
+        for left in joined([(tensor, tensor) for tensor in behind]):
+            self.prog.add(WriteUndef(left))
 
     def function_body(
         self, block: OpBlock, arguments: Sequence[Value | Tensor | None], *, leaving: Iterable[Value]

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from abele.graph import Call, Copy, Steps, Tensor, Variable, WriteUndef
+from abele.graph import Call, Copy, Steps, Tensor, Variable
 from abele.graph.program import Function
 from abele.network.ir import NetworkOp, OpBlock, Place, Value
 from abele.network.joined_copies import joined
@@ -104,6 +104,7 @@ class SharedFunctions:
         if all(formal is None for formal in shared.formals):
             # Every call makes the same of the same: what reads a result may find that of a later call as well.
             to.prog.add(Call(shared.function, ()))
+            self._leave_behind(to, op, shared)
             return shared.results
         # Results that nothing reads stay behind: a stage that is computed again leaves its last result alone.
         results = tuple(
@@ -115,13 +116,16 @@ class SharedFunctions:
         sources, destinations = joined([(a, a) for a, _ in read]), joined([(b, a) for a, b in read])
         for source, destination in zip(sources, destinations, strict=True):
             to.prog.add(Copy(source, destination, name=f"{shared.function.debug.name} results"))
-        # Otherwise they would count as meant for the host, and live to the end of the program.
-        copied = {v for left, _ in read for v in left.variables}
-        pairs = zip(shared.results, results, strict=True)
-        behind = [t for t, made in pairs if made is None and shared.own.difference(copied).issuperset(t.variables)]
-        for left in joined([(t, t) for t in behind]):
-            to.prog.add(WriteUndef(left))
+        self._leave_behind(to, op, shared)
         return results
+
+    def _leave_behind(self, to: Lowering, op: NetworkOp, shared: _Shared) -> None:
+        """End the lives of results that nothing reads.
+
+        Otherwise they would count as meant for the host, and live to the end of the program.
+        """
+        unread = [value in self.unread for value in op.outputs]
+        to.forget(shared.results, unread, shared.own)
 
     def _lowered(self, to: Lowering, op: NetworkOp, body: Body, common: Sequence[bool]) -> _Shared:
         assert op.function is not None

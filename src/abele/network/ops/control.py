@@ -195,7 +195,8 @@ class CallRule(LazyReader):
         """The body, as if it stood here, or a call of the one that the machine has."""
         if op in to.functions:
             return to.functions.call(to, op, partial(body_of, op))
-        return tuple(to.block(body_of(op), op.inputs, leaving=op.outputs))
+        unread = [to.is_dead(v) for v in op.outputs]
+        return tuple(to.block(body_of(op), op.inputs, leaving=op.outputs, unread=unread))
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """A call of the function's backward function; the call itself also gives what that needs."""
