@@ -155,7 +155,7 @@ class _Called(NamedTuple):
     Attributes:
         op: The call.
         operands: Its operands, as values of the network.
-        place: Where it is.
+        place: IPU and stage of it.
         again: True in a checkpoint.
     """
 
@@ -177,7 +177,7 @@ def _calls(ops: Iterable[NetworkOp]) -> Iterator[_Called]:
 
 
 def _read(ops: Iterable[NetworkOp]) -> Iterator[Value]:
-    """The values that ops read, and those that ops in checkpoints do."""
+    """The values that ops read, also in checkpoints."""
     for op in ops:
         yield from op.inputs
         if op.kind == "checkpoint":
