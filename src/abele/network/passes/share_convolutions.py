@@ -65,7 +65,7 @@ def _key(op: NetworkOp) -> _Key:
 
 def _body(op: NetworkOp) -> OpBlock:
     """A block of the op alone."""
-    values = {v: Value(v.shape, v.dtype, stage=v.stage) for v in (*op.inputs, *op.outputs)}
+    values = {v: Value(v.shape, v.dtype) for v in (*op.inputs, *op.outputs)}
     inputs, outputs = (tuple(values[v] for v in side) for side in (op.inputs, op.outputs))
     alone = NetworkOp(op.kind, inputs, outputs, op.attrs, replace(op.debug, path=""))
     return OpBlock(tuple(dict.fromkeys(inputs)), (alone,), outputs)
