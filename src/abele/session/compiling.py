@@ -373,6 +373,7 @@ def _build(case: NetworkCase) -> NetworkProgram:
         rebuilt_above=0 if settings.recompute else graph.system.ipu.memory_bytes // REBUILT_PART,
         automatic_loss_scale=automatic,
         blocks=blocks,
+        share_convolutions=settings.shared_functions,
     )
     return training_program(
         net,
