@@ -197,7 +197,7 @@ class Settings:
         return systems.resolve(self.chosen_system or DEFAULT_SYSTEM).with_ipus(num_ipus)
 
     def rebuilt_above(self, system: System) -> int:
-        """Bytes of an activation above which the backward pass makes it again where that is cheap.
+        """Bytes of an activation; a larger one is made again in the backward pass where that is cheap.
 
         Args:
             system: The machine.
