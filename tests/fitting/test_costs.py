@@ -16,7 +16,9 @@ from spread_models import mlp
 from abele.errors import AbeleError
 from abele.fitting import FitSpace, fit_network, measure
 from abele.fitting.costs import fullest_columns
+from abele.fitting.fit import _compile
 from abele.fitting.measure import Bytes
+from abele.fitting.search import FitSearch, stages_of
 from abele.fitting.stored_costs import kept
 from abele.llvm.cache import cache_directory
 from abele.llvm.cache_limit import usage
@@ -137,3 +139,18 @@ def test_fit__second_time__compiles_no_segment_and_finds_the_same(own_cache, mon
             FitSpace(system=systems.resolve("bow-2000"), batch=1024, micro_batches=(8,)),
             check=0,
         )
+
+
+def test_code_bytes__equal_layers__exchanges_have_one_program_in_common_as_in_a_whole_compile():
+    layers = 6
+    of_one = FitSpace(system=systems.resolve("bow-2000:1"), batch=1024, micro_batches=(16,), proportions=(None,))
+    search = FitSearch(of_one, lambda b: mlp(b, width=512, layers=layers), lambda _what, _part: None)
+    search.run()
+    case, costs = search.tried[0]
+    memory = stages_of(case.plan, costs, of_one).usual.memory
+    whole = _compile(case.found[0], search.models[16], search.chains[16], of_one).report.memory
+    held = dict(zip(whole.categories, whole.bytes, strict=True))
+    compiled = sum(float(held[name].mean()) for name in ("vertex_state", "control_code", "exchange_code"))
+    # What layers cost by themselves, with a program each, is nearly a third more than that.
+    assert compiled < memory.code_bytes(0, layers) < 1.15 * compiled
+    assert sum(float(s.code.mean()) for s in memory.costs.segments) > 1.25 * compiled

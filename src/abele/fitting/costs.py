@@ -38,7 +38,7 @@ class ChainCosts:
     groups: tuple[Group, ...] | None
     arrays: dict[str, Bytes]
 
-    FIELDS: ClassVar = ("resident", "accumulators", "state", "code", "vertex_code", "overhead", "peak")
+    FIELDS: ClassVar = ("resident", "accumulators", "state", "code", "code_again", "vertex_code", "overhead", "peak")
 
     @staticmethod
     def of(

@@ -88,8 +88,13 @@ def _compile(plan: Spreading, model: Model, chain: SegmentChain, space: FitSpace
             stash=STASH if plan.narrow_stash else None,
             locations=Locations(optimiser=state),
         )
-        again = plan.recompute != Recomputation.NOTHING
-        passes = training_pipeline(schedule, model.groups, recompute=settings.recompute, recompute_stages=again)
+        passes = training_pipeline(
+            schedule,
+            model.groups,
+            recompute=settings.recompute,
+            recompute_stages=plan.recompute != Recomputation.NOTHING,
+            rebuilt_above=settings.rebuilt_above(space.system),
+        )
         program = training_program(net, graph, schedule, model.groups, planning=planning, modes=modes, pipeline=passes)
     return compile_program(graph, program.program, allow_out_of_memory=True)
 

@@ -45,6 +45,7 @@ class SegmentCosts:
         accumulators: Sums of gradients.
         state: The optimiser's state.
         code: Vertex state and code of exchanges and control.
+        code_again: The same of a further equal segment, whose exchanges have the program of the first.
         vertex_code: Codelets.
         overhead: Stacks and stream buffers.
         peak: Temporaries of a micro-batch at their peak, without accumulators.
@@ -64,6 +65,7 @@ class SegmentCosts:
     accumulators: Bytes
     state: Bytes
     code: Bytes
+    code_again: Bytes
     vertex_code: Bytes
     overhead: Bytes
     peak: Bytes
@@ -121,8 +123,9 @@ def _measured(segment: SegmentNetwork, settings: Settings, progress: Progress) -
     if segment.training is None:
         net = inference_pipeline().run(segment.forward)
     else:
-        passes = segment.pipeline(training_pipeline(schedule, groups, recompute=settings.recompute))
-        net = passes.run(segment.training)
+        above = settings.rebuilt_above(settings.target())
+        passes = training_pipeline(schedule, groups, recompute=settings.recompute, rebuilt_above=above)
+        net = segment.pipeline(passes).run(segment.training)
     progress("lower to libraries", 0.0)
     graph = Graph(settings.target())
     marked = replace(net, ops=tuple(map(_marked, net.ops)))
@@ -143,6 +146,7 @@ def _measured(segment: SegmentNetwork, settings: Settings, progress: Progress) -
         accumulators=sums,
         state=held,
         code=sum((memory[name] for name in _CODE), none),
+        code_again=memory["vertex_state"] + memory["control_code"] + _registers(run),
         vertex_code=memory["vertex_code"],
         overhead=memory["stacks"] + memory["stream_buffers"],
         peak=np.maximum(memory["temporaries"] - sums, 0),
@@ -177,6 +181,19 @@ def _cycles(run: Executable) -> tuple[int, int, int]:
 def _categories(run: Executable) -> dict[str, Bytes]:
     memory = run.report.memory
     return dict(zip(memory.categories, memory.bytes, strict=True))
+
+
+def _registers(run: Executable) -> Bytes:
+    """Bytes on each tile of the registers that tell a shared exchange program where its variables begin.
+
+    A tile whose program is shorter has another one instead (:class:`~abele.compiler.footprint.ExchangeProgram`).
+    """
+    found, each = np.zeros(run.system.num_tiles, np.int64), run.system.ipu.exchange.base_code_bytes
+    for superstep in run.plan:
+        if superstep.exchange_code is not None:
+            code = superstep.exchange_code.dense()
+            found += np.minimum(code, (len(superstep.access.touched) + 1) * each)
+    return found
 
 
 def _state(program: NetworkProgram) -> Mapping[str, list[Variable]]:

@@ -79,14 +79,13 @@ class AlwaysLive:
     def _segments(self, begin: int) -> Bytes:
         arrays, segments = self.costs.arrays, self.costs.segments[begin:]
         always = self._held[begin + 1 :] - self._held[begin]
+        kinds = self.costs.kinds[begin:]
+        again = np.array([kind in kinds[:n] for n, kind in enumerate(kinds)])[:, None]
+        further = 0 if self.functions else arrays["code_again"][begin:]
+        always += np.cumsum(np.where(again, further, arrays["code"][begin:]), axis=0)
         if self.functions:
-            kinds = self.costs.kinds[begin:]
-            again = np.array([kind in kinds[:n] for n, kind in enumerate(kinds)])[:, None]
-            always += np.cumsum(np.where(again, 0, arrays["code"][begin:]), axis=0)
             # The function's own copy of the weights that calls bring along.
             always += np.maximum.accumulate(np.where(again, arrays["resident"][begin:], 0), axis=0)
-        else:
-            always += np.cumsum(arrays["code"][begin:], axis=0)
         for name in ("vertex_code", "overhead"):
             always += np.maximum.accumulate(arrays[name][begin:], axis=0)
         uniform = -np.cumsum([sum(self._spared(b, begin) for b in of) for of in self.costs.borrowed[begin:]])
@@ -174,6 +173,7 @@ class StageMemory:
         functions: True if the machine holds equal segments of a stage once.
         narrow: True if activations wait as 8-bit floats.
         collective_code: Bytes on a tile of the code that sums gradients over replicas.
+        collective_copies: Copies of the gradients while they are summed, spread evenly over the tiles.
         ring_code: Bytes on a tile of the code that rounds activations, on IPUs where some wait.
     """
 
@@ -185,6 +185,7 @@ class StageMemory:
     functions: bool
     narrow: bool
     collective_code: int
+    collective_copies: float
     ring_code: int
 
     @property
@@ -254,9 +255,12 @@ class StageMemory:
 
     def code_bytes(self, begin: int, end: int) -> int:
         """Vertex state and code of exchanges and control of a stage, on the mean tile."""
-        kinds = self.costs.kinds
-        held = {(kinds[i] if self.functions else i): self.costs.segments[i].code for i in range(begin, end)}
-        return round(sum(float(code.mean()) for code in held.values()))
+        kinds, found = self.costs.kinds, 0.0
+        for number in range(begin, end):
+            segment, is_again = self.costs.segments[number], kinds[number] in kinds[begin:number]
+            if not (is_again and self.functions):
+                found += float((segment.code_again if is_again else segment.code).mean())
+        return round(found)
 
     @cached_property
     def least_bytes(self) -> float:
@@ -273,7 +277,7 @@ class StageMemory:
 
     @property
     def _reduces(self) -> bool:
-        """True if gradients are summed over replicas, which takes a copy of them."""
+        """True if gradients are summed over replicas, which takes copies of them."""
         return self.costs.training and self.replicas > 1
 
     @property
@@ -305,12 +309,14 @@ class StageMemory:
         return whole_temporaries(self.costs, self.system.ipu.num_tiles)[begin]
 
     @cached_property
-    def _sums(self) -> Bytes:
-        return running(self.costs.arrays["accumulators"])
+    def _copied(self) -> Bytes:
+        """Bytes on each tile of copies of gradients while these are summed, up to each segment, [segments + 1, 1]."""
+        sums = np.array([[int(s.accumulators.sum())] for s in self.costs.segments]) / self.system.ipu.num_tiles
+        return running((sums * self.collective_copies).astype(np.int64))
 
     def _reduced(self, begin: int) -> Bytes:
         """Copies of sums of gradients while they are summed over replicas, of the segments up to each end."""
-        found = self._sums[begin + 1 :] - self._sums[begin]
+        found = self._copied[begin + 1 :] - self._copied[begin]
         return found if self._reduces else np.zeros_like(found)
 
     # --- two stages on one IPU ----------------------------------------------------------------------------------------
@@ -318,7 +324,7 @@ class StageMemory:
     @cached_property
     def _together(self) -> Table:
         """Bytes on the fullest tile of the segments up to each end with those from each begin on, [end, begin]."""
-        count, sums = self.costs.count, self._sums
+        count, sums = self.costs.count, self._copied
         found = np.full((count + 1, count), NEVER, np.int64)
         first, always = self._inner_temporaries(0), self._live.segments(0)
         late = np.stack([self._last_temporaries(begin) for begin in range(count)])

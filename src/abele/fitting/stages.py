@@ -246,7 +246,7 @@ class Stages:
         """
         hosts_apart = hosts_apart and not io_tiles
         reduces = plan.replicas > 1 and next(iter(costs.values())).training
-        code = collective_costs(plan.ipus, plan.replicas, system).code_bytes if reduces else 0
+        collective = collective_costs(plan.ipus, plan.replicas, system) if reduces else None
         ring_code = ring_costs(system, narrow=True).code_bytes if plan.narrow_stash else 0
 
         def made(of: ChainCosts) -> StageCosts:
@@ -258,7 +258,8 @@ class Stages:
                 replicas=plan.replicas,
                 functions=plan.shared_functions,
                 narrow=plan.narrow_stash,
-                collective_code=code,
+                collective_code=0 if collective is None else collective.code_bytes,
+                collective_copies=0.0 if collective is None else collective.copies,
                 ring_code=ring_code,
             )
             cycles = StageCycles(

@@ -51,12 +51,14 @@ class CollectiveCosts:
     Attributes:
         start_cycles: Cycles without regard to their size.
         cycles_per_byte: Cycles for each byte besides.
-        code_bytes: Code, vertex state and stacks on the fullest tile.
+        code_bytes: Code and vertex state on a usual tile. A single one also sums what is left over.
+        copies: Temporaries beside the gradients, in multiples of these.
     """
 
     start_cycles: float
     cycles_per_byte: float
     code_bytes: int
+    copies: float
 
 
 _SMALL, _LARGE = 1 << 20, 1 << 23
@@ -89,8 +91,10 @@ def _collective_costs(ipus: int, replicas: int, system: System, dtype: ElementTy
     slope = (large - small) / (_LARGE - _SMALL)
     memory = reports[-1].memory
     held = dict(zip(memory.categories, memory.bytes, strict=True))
-    code = sum(held[name] for name in ("vertex_state", "vertex_code", "control_code", "exchange_code", "stacks"))
-    return CollectiveCosts(small - slope * _SMALL, slope, int(np.max(code)))
+    # Of the IPU of the first replica. Stacks are one memory for all steps, and segments have it.
+    code = sum(held[name] for name in ("vertex_state", "vertex_code", "control_code", "exchange_code"))
+    copies = held["temporaries"][: system.ipu.num_tiles].sum() / _LARGE
+    return CollectiveCosts(small - slope * _SMALL, slope, int(np.median(code[: system.ipu.num_tiles])), float(copies))
 
 
 def all_reduce_cycles(bytes_by_ipu: Sequence[int], replicas: int, system: System) -> int:

@@ -54,11 +54,6 @@ from abele.session.remedies import Build, Halved, NetworkCase, Smaller, fitted, 
 from abele.session.settings import Settings
 from abele.session.store import CompiledFolder, own_code
 
-REBUILT_PART = 128
-"""Activations of more than 1 / 128 of an IPU's memory are made again in the backward pass where that is cheap.
-
-A guess: 5 KB of a tile."""
-
 # The bar that shows how far compiling is.
 
 Progress = Callable[[str, float], None]
@@ -370,7 +365,7 @@ def _build(case: NetworkCase) -> NetworkProgram:
         groups,
         recompute=settings.recompute,
         recompute_stages=settings.recompute_stages,
-        rebuilt_above=0 if settings.recompute else graph.system.ipu.memory_bytes // REBUILT_PART,
+        rebuilt_above=settings.rebuilt_above(graph.system),
         automatic_loss_scale=automatic,
         blocks=blocks,
         share_convolutions=settings.shared_functions,

@@ -20,6 +20,10 @@ from abele.runtime.engine.deployment import MODES
 
 DEFAULT_SYSTEM = "bow-2000"
 SYSTEM_VARIABLE = "ABELE_SYSTEM"
+REBUILT_PART = 128
+"""Activations of more than 1 / 128 of an IPU's memory are made again in the backward pass where that is cheap.
+
+A guess: 5 KB of a tile."""
 Share = Annotated[float, Meta(gt=0, le=1)]
 """A share of something, of which nothing is no share."""
 
@@ -191,6 +195,14 @@ class Settings:
             MachineError: There is no such system.
         """
         return systems.resolve(self.chosen_system or DEFAULT_SYSTEM).with_ipus(num_ipus)
+
+    def rebuilt_above(self, system: System) -> int:
+        """Bytes of an activation; a larger one is made again in the backward pass where that is cheap.
+
+        Args:
+            system: The machine.
+        """
+        return 0 if self.recompute else system.ipu.memory_bytes // REBUILT_PART
 
     @property
     def modes(self) -> RunModes:

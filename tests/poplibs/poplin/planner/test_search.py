@@ -24,6 +24,7 @@ from abele.poplibs.poplin.operations.matmul_layout import _gradients, _joint_cyc
 from abele.poplibs.poplin.options import Planning, Types
 from abele.poplibs.poplin.planner import search
 from abele.poplibs.poplin.planner.plan import ContractionPlan
+from abele.poplibs.poplin.planner.schedule import make_schedule
 from abele.poplibs.poplin.planner.search import find_plan
 from abele.poplibs.poplin.planner.target import SIDES, PlanningTarget, padded_sides, rearranging_cycles, target_of
 from abele.poplibs.poplin.vertices.method import Method
@@ -52,6 +53,17 @@ def test_find_plan__matmul__prints_split_terms_and_memory() -> None:
     assert "partial products" in text
     assert "B temporary on the fullest tile of 382,723 B allowed" in text
     assert sum(n for _, n in plan.terms) == plan.cycles
+
+
+def test_make_schedule__memory_for_no_number_of_parts__allows_twice_as_much() -> None:
+    # In one piece the product of a head of 50,257 words needs more than a tile has, and no parts of it do with 15 %.
+    problem = problems.matmul(1, 1024, 50_257, 1024, f16, f32, f16)
+    grains = tuple({"ci": 16, "co": 16}.get(d, 1) for d in problem.split_dims)
+    found, twice = (make_schedule(problem, grains, BOW, Planning(share)) for share in (0.15, 0.3))
+    assert found.plans == twice.plans
+    assert len(found.plans) > 1
+    with pytest.raises(OutOfMemoryError):
+        planned(problem, proportion=0.15)
 
 
 @pytest.mark.parametrize(

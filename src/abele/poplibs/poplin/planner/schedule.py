@@ -71,8 +71,8 @@ def make_schedule(
 ) -> PlanSeries:
     """Schedule that is expected to take the fewest cycles within the memory allowed.
 
-    Where none does, one plan with as much memory as it needs. For the arguments and errors see
-    :func:`~abele.poplibs.poplin.planner.search.find_plan`.
+    Where none does, one plan with as much memory as it needs, and where a tile has less than that, the schedule for
+    twice the memory allowed. For the arguments and errors see :func:`~abele.poplibs.poplin.planner.search.find_plan`.
     """
     parts, best = 1, None
     # Fewest parts first: a part more repeats all supersteps and one operand's exchange.
@@ -87,7 +87,13 @@ def make_schedule(
         parts *= 2
     if best is not None:
         return best
-    return PlanSeries("co", (find_plan(problem, grains, target, planning, halves=halves),))
+    try:
+        return PlanSeries("co", (find_plan(problem, grains, target, planning, halves=halves),))
+    except OutOfMemoryError:
+        if not 0 < planning.proportion < 1:
+            raise
+    more = replace(planning, proportion=min(2 * planning.proportion, 1.0))
+    return make_schedule(problem, grains, target, more, halves=halves)
 
 
 def _in_parts(
