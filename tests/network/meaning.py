@@ -56,7 +56,7 @@ class Meaning:
             case If():
                 self.run(program.then if self.read(program.predicate).item() else program.otherwise)
             case Sequence():
-                for step in program:
+                for step in program.host_body or program:
                     self.run(step)
             case WriteUndef():
                 pass

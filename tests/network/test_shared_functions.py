@@ -16,6 +16,7 @@ from abele.machine import systems
 from abele.network import Group, Network, NetworkBuilder, Place, Schedule, Sgd
 from abele.network.ir import BlockBuilder, Value
 from abele.network.ops import build
+from abele.network.passes import training_pipeline
 from abele.runtime import Engine
 
 SCHEDULE = Schedule(device_iterations=2, accumulation=2)
@@ -194,3 +195,61 @@ def test_shared_functions__checkpoints__run_one_forward_pass_twice_without_copie
     totals = [dict(report.memory.totals()) for report in (one, other)]
     assert all(totals[1][name] < 0.9 * totals[0][name] for name in ("vertex_state", "exchange_code", "control_code"))
     assert max(other.liveness["live_bytes"]) <= 1.02 * max(one.liveness["live_bytes"])
+
+
+def convolutions(kernels: tuple[int, ...], *, recomputed: bool) -> Network:
+    """Convolutions of one shape for each kernel, with their tanh, the first half in a checkpoint if asked for."""
+    net = NetworkBuilder()
+    x = net.input((2, 8, 9, 9), "f32", "x")
+
+    weights = [net.parameter((8, 8, k, k), "f32", f"{n}.weight") for n, k in enumerate(kernels)]
+
+    def some(block: BlockBuilder, x: Value, numbers: range) -> Value:
+        for number in numbers:
+            pad = (kernels[number] // 2,) * 2
+            y = build.convolution(block, x, weights[number], stride=(1, 1), padding=pad, dilation=(1, 1))
+            x = build.nonlinearity(block, "tanh", y)
+        return x
+
+    half = len(kernels) // 2
+    if recomputed:
+        (x,) = build.checkpoint(net, lambda inside: [some(inside, inside.read(x), range(half))])
+    else:
+        x = some(net, x, range(half))
+    x = some(net, x, range(half, len(kernels)))
+    net.output(x)
+    net.loss = build.mean(net, x, [0, 1, 2, 3])
+    return net.finish()
+
+
+def with_convolutions(net: Network, *, shared: bool) -> NetworkProgram:
+    graph = Graph(systems.bow_2000().evolve(ipu={"num_tiles": 24}).with_ipus(1))
+    groups = [Group(Sgd(lr=0.5, momentum=0.9), net.parameters)]
+    passes = training_pipeline(SCHEDULE, groups, share_convolutions=shared)
+    modes = RunModes(shared_functions=shared)
+    return training_program(net, graph, SCHEDULE, groups, modes=modes, pipeline=passes)
+
+
+@pytest.mark.parametrize("mode", ["tiles", "native"])
+@pytest.mark.parametrize("recomputed", [False, True])
+def test_shared_convolutions__equal_ones__compute_the_same(mode: str, recomputed: bool) -> None:
+    net = convolutions((3, 1, 3, 3), recomputed=recomputed)
+    inlined, shared = (trained(with_convolutions(net, shared=s), mode) for s in (False, True))
+    # Hosts sum in another order, and each layer multiplies an error by the sum of 72 weights of size 1.
+    tolerance = 1e-6 if mode == "tiles" else 1e-4
+    for one, other in zip(inlined, shared, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=tolerance)
+
+
+def test_shared_convolutions__equal_ones__have_one_function_of_each_kind_and_less_state() -> None:
+    net = convolutions((3, 1, 3, 1, 3, 3), recomputed=False)
+    inlined, shared = (with_convolutions(net, shared=s) for s in (False, True))
+    # Four convolutions, the gradients of three by their inputs, and those of four by their weights.
+    assert functions_of(inlined) == []
+    assert functions_of(shared) == [3, 4, 4]
+    one, other = (compiled(program).report.memory.totals()["vertex_state"] for program in (inlined, shared))
+    assert other < 0.7 * one
+
+
+def test_shared_convolutions__no_two_alike__stay_inlined() -> None:
+    assert functions_of(with_convolutions(convolutions((3, 1, 5, 1), recomputed=False), shared=True)) == []

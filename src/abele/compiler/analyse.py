@@ -379,7 +379,7 @@ class Analysis:
                 self.code["control_code"].add(here.shifted(tiles), nodes)
 
     def _add_code_of_steps(self, supersteps: list[Superstep]) -> None:
-        """Count vertex state, that of equal steps in one go, and exchange code, which equal steps have in common."""
+        """Count vertex state, that of equal steps in one go, and exchange code, one for equal steps."""
         states, programs = dict[Hashable, tuple[TileVector, int]](), dict[Hashable, ExchangeProgram]()
         for superstep in supersteps:
             # Equal steps share the numbers, and further on in the machine have tiles of their own.

@@ -417,7 +417,7 @@ class Lowering:
         return results
 
     def forget(self, results: Sequence[Tensor], unread: Sequence[bool], own: Set[Variable]) -> None:
-        """End the lives of results that nothing reads, as far as they lie in ``own`` variables that no other has."""
+        """End the lives of results that nothing reads; they lie in ``own`` variables, which no other result has."""
         pairs = list(zip(results, unread, strict=True))
         kept = {v for tensor, is_unread in pairs if not is_unread for v in tensor.variables}
         behind = [tensor for tensor, is_unread in pairs if is_unread and own - kept >= set(tensor.variables)]

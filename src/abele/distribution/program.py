@@ -37,7 +37,7 @@ from abele.poplibs import gcl, popops
 from abele.poplibs.gcl import CommGroup
 from abele.poplibs.popops.elementwise.map import map_with_outputs
 from abele.poplibs.popops.expr import _1
-from abele.poplibs.poputil.layout import duplicate
+from abele.poplibs.poputil.layout import clone, duplicate
 
 # IO tiles: tiles of each IPU that load inputs and store outputs while all others compute.
 #
@@ -506,6 +506,7 @@ class _ProgramBuilder:
             shards=[self.to.shares_of[v].tensor for op in updates if (v := op.inputs[1]) in self.to.shares_of],
             parts=parts,
         )
+        self._set_apart(updates, step)
         with self.to.into(step):
             # Group by group, so that state in streaming memory is on the chip for one group at a time.
             for number in range(len(self.groups)):
@@ -521,6 +522,18 @@ class _ProgramBuilder:
         if counts is not None and self.schedule.replicas > 1:
             gcl.all_reduce_cross_replica_in_place(self.graph, counts, "add", step, name="counts_of_replicas")
         self.scale.end(counts, step)
+
+    def _set_apart(self, updates: Sequence[NetworkOp], step: Steps) -> None:
+        """Copy gradients that are views of parameters: updates change parameters in any order."""
+        changed = {variable for op in updates for variable in self.to[op.inputs[0]].variables}
+        for op in updates:
+            parameter, gradient = op.inputs
+            if gradient in self.to.shares_of or changed.isdisjoint(self.to[gradient].variables):
+                continue
+            graph = self.to.graph_of(op.output.place)
+            copied = clone(graph, self.to[parameter], f"{parameter.name}/gradient", gradient.dtype)
+            step.add(Copy(self.to[gradient], copied))
+            self.to.bind(gradient, copied)
 
     def _counts(self, step: Steps) -> Tensor | None:
         """Small and large elements of the gradients of all places together, if they are counted."""

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from abele.graph import Call, Copy, Steps, Tensor, Variable
 from abele.graph.program import Function
-from abele.network.ir import NetworkOp, OpBlock, Place, Value
+from abele.network.ir import NetworkFunction, NetworkOp, OpBlock, Place, Value
 from abele.network.joined_copies import joined
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class _Called(NamedTuple):
     Attributes:
         op: The call.
         operands: Its operands, as values of the network.
-        place: Where it is.
+        place: IPU and stage of it.
         again: True in a checkpoint.
     """
 
@@ -165,29 +165,37 @@ class _Called(NamedTuple):
     again: bool
 
 
-def _calls(ops: Iterable[NetworkOp]) -> Iterator[_Called]:
-    """The calls of a network, with those in its checkpoints."""
+def _calls(ops: Iterable[NetworkOp], seen: set[NetworkFunction] | None = None) -> Iterator[_Called]:
+    """The calls of a network, with those in its checkpoints and, once, those in its functions."""
+    seen = set() if seen is None else seen
     for op in ops:
         if op.kind == "call":
             yield _Called(op, op.inputs, op.place, again=False)
+            if op.function is not None and op.function not in seen:
+                seen.add(op.function)
+                yield from _calls(op.function.body.ops, seen)
         elif op.kind == "checkpoint":
             outside = dict(zip(op.regions[0].parameters, op.inputs, strict=True))
-            for call in _calls(op.regions[0].ops):
+            for call in _calls(op.regions[0].ops, seen):
                 yield _Called(call.op, tuple(outside.get(v, v) for v in call.operands), op.place, again=True)
 
 
 def _read(ops: Iterable[NetworkOp]) -> Iterator[Value]:
-    """The values that ops read, and those that ops in checkpoints do."""
+    """The values that ops read, also in checkpoints."""
     for op in ops:
         yield from op.inputs
-        if op.kind == "checkpoint":
-            yield from _read(op.regions[0].ops)
-            yield from op.regions[0].results
+        for block in op.blocks if op.kind in {"call", "checkpoint"} else ():
+            yield from _read(block.ops)
+            yield from block.results
 
 
 def _is_shared(calls: Sequence[_Called]) -> bool:
-    """True for calls that are worth one copy of their function; in a checkpoint only if nothing is copied for it."""
-    return len(calls) > 1 and (all(_common(calls)) or not any(call.again for call in calls))
+    """True for calls that are worth one copy of their function; in a checkpoint only if nothing is copied for it, or if
+    it is one op.
+    """
+    function = calls[0].op.function
+    is_short = function is not None and len(function.body.ops) == 1
+    return len(calls) > 1 and (is_short or all(_common(calls)) or not any(call.again for call in calls))
 
 
 def _common(calls: Sequence[_Called]) -> tuple[bool, ...]:

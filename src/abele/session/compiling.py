@@ -368,6 +368,7 @@ def _build(case: NetworkCase) -> NetworkProgram:
         rebuilt_above=settings.rebuilt_above(graph.system),
         automatic_loss_scale=automatic,
         blocks=blocks,
+        share_convolutions=settings.shared_functions,
     )
     return training_program(
         net,

@@ -587,12 +587,15 @@ def test_clamp__on_the_device__equals_pytorch() -> None:
         assert torch.equal(value, x.clamp(*each)), each
 
 
-def test_training__of_scalars_taken_from_matrices__equals_pytorch() -> None:
+@pytest.mark.parametrize("first", ["x", "w"])
+def test_training__of_scalars_taken_from_matrices__equals_pytorch(first: str) -> None:
+    # The gradient of x is a part of w. An update of w, before that of x or beside it, must not change it.
     class Scaled(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.x = nn.Parameter(torch.arange(30.0).reshape(6, 5))
-            self.w = nn.Parameter(torch.arange(6.0).reshape(2, 3))
+            made = {"x": torch.arange(30.0).reshape(6, 5), "w": torch.arange(6.0).reshape(2, 3)}
+            for name in sorted(made, key=lambda name: name != first):
+                setattr(self, name, nn.Parameter(made[name]))
 
         def forward(self, u: torch.Tensor) -> torch.Tensor:
             return poptorch.identity_loss((self.x[5] * self.w[1, 1]).sum() + 0 * u.sum(), "none")

@@ -24,6 +24,7 @@ from abele.network.passes.pipeline import (
 from abele.network.passes.place import AssignPlaces
 from abele.network.passes.recompute import Recompute
 from abele.network.passes.recompute_stages import RecomputeStages
+from abele.network.passes.share_convolutions import ShareConvolutions
 from abele.network.passes.spread import InsertTransfers
 from abele.network.passes.stages import AssignStages
 
@@ -49,6 +50,7 @@ __all__ = [
     "Pipeline",
     "Recompute",
     "RecomputeStages",
+    "ShareConvolutions",
     "Watch",
     "check_passes",
     "checked_passes",

@@ -29,6 +29,7 @@ from abele.network.passes.outline import Outline
 from abele.network.passes.place import AssignPlaces
 from abele.network.passes.recompute import CHEAP, Recompute
 from abele.network.passes.recompute_stages import RecomputeStages
+from abele.network.passes.share_convolutions import ShareConvolutions
 from abele.network.passes.skip_hidden import BlockChooser, SkipHidden
 from abele.network.passes.spread import InsertTransfers
 from abele.network.passes.stages import AssignStages
@@ -160,6 +161,7 @@ def training_pipeline(
     rebuilt_above: int | None = None,
     automatic_loss_scale: AutomaticLossScale | None = None,
     blocks: BlockChooser | None = None,
+    share_convolutions: bool = False,
 ) -> Pipeline:
     """Passes before networks are lowered to be trained.
 
@@ -171,6 +173,7 @@ def training_pipeline(
         rebuilt_above: Bytes of an activation above which it is made again of what is kept anyway; None to keep all.
         automatic_loss_scale: Rule by which the loss scale follows the gradients, if it does.
         blocks: Says in which blocks attention leaves out what known masks hide; None to compute all of it.
+        share_convolutions: True to make functions of equal convolutions.
 
     Raises:
         InvalidOptionError: Groups with different scales of the loss.
@@ -222,6 +225,7 @@ def training_pipeline(
             *((RecomputeStages(),) if recompute_stages else ()),
             Follow(),
             InsertTransfers(),
+            *((ShareConvolutions(),) if share_convolutions else ()),
         )
     )
 
