@@ -342,6 +342,6 @@ def test_compile__code_of_layers_too_large__fits_as_functions() -> None:
 
 def test_compile__nothing_fits__says_what_was_tried() -> None:
     with pytest.raises(OutOfMemoryError, match="too much") as caught:
-        compile_network(blocks(40), settings=Settings(system=small_tiles(10 * 1024)))
+        compile_network(blocks(40), settings=Settings(system=small_tiles(8 * 1024)))
     assert "\n           too large as well with the code of repeated layers held once" in str(caught.value)
     assert caught.value.tiles[0]["needed_bytes"] < 20_000
