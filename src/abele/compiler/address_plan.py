@@ -16,6 +16,7 @@ import numpy.typing as npt
 from abele.arrays import Bool, Int32, Int64
 from abele.compiler.addresses import Items, pack
 from abele.compiler.liveness import Liveness
+from abele.compiler.superstep import make_read_only
 from abele.compiler.tile_vector import TileVector
 from abele.machine import TileMemory
 
@@ -80,6 +81,9 @@ class TileAddresses:
     program_bytes: int
     top: int
     needed_bytes: int
+
+    def __post_init__(self) -> None:
+        make_read_only(self)
 
 
 def pack_tiles(held: Held, needed: TileVector, memory: TileMemory) -> tuple[TileAddresses, ...]:

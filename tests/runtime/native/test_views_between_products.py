@@ -103,7 +103,11 @@ def trained(view: View) -> tuple[NetworkProgram, NetworkBuilder]:
 
 
 def steps_of(program: Program) -> Iterator[Program]:
+    """The steps that a host takes."""
     for step in flattened(Steps(program)):
+        if isinstance(step, Steps) and step.host_body is not None:
+            yield from steps_of(step.host_body)
+            continue
         children = () if isinstance(step, LibraryCall) else tuple(step.children())
         if not children:
             yield step
