@@ -123,7 +123,10 @@ def test_training__with_state_elsewhere__is_what_it_is_on_the_chip(
     made = trained(network(), schedule, OPTIMISERS[optimiser], mode)
     # Two addends have one sum; norms over shares, and sums that begin with another replica, are rounded elsewhere.
     exact = replicas == 2 and (location == "away" or optimiser not in ("lamb", "clipped"))
-    assert_same(made, on_chip(optimiser, replicas, mode), 0.0 if exact else 2e-6)
+    # Four addends are swapped two by two on the chip and added in turn in shares. Where they cancel, RMSprop divides
+    # what rounding left by about its own size.
+    rounding = 5e-5 if optimiser == "rmsprop" else 2e-6
+    assert_same(made, on_chip(optimiser, replicas, mode), 0.0 if exact else rounding)
     assert made._engine is not None
     for name, end in made.compiled.ends.weights.items():
         every = made._engine.read(end.handle)
