@@ -11,7 +11,7 @@ export const WANTED = {
   "floor.metric": "colours of the floor plan", graph: "the graph", "graph.tile": "the graph of a tile", "host.event": "the event", "host.events": "events of the host", "host.find": "what is found",
   "host.heatmap": "heat maps", "host.outline": "what was measured", "host.series": "series", "host.window": "figures of the window", insights: "what limits the program", "liveness.at": "what is live",
   "liveness.curve": "the liveness curve", "liveness.floor": "live bytes by tile", "liveness.groups": "groups of variables", "liveness.lifetimes": "lifetimes", "liveness.stack": "the parts of the curve",
-  "liveness.steps": "steps", "liveness.touched": "what steps touch", matrix: "the matrix", "matrix.axes": "axes of the matrix", "memory.categories": "memory by category", "memory.codelets": "codelets",
+  "liveness.steps": "steps", "liveness.touched": "what steps touch", matrix: "the matrix", "matrix.axes": "axes of the matrix", "memory.categories": "memory by category", "memory.code": "state and code", "memory.codelets": "codelets", "memory.kept": "temporaries",
   "memory.order": "the order of tiles", "memory.overflow": "what is too much", "memory.steps": "steps of tiles", "memory.tiles": "memory by tile", "memory.variables": "variables", operation: "the operation",
   operations: "operations", "operations.groups": "groups of operations", program: "the program tree", roofline: "the roofline", step: "the step", table: "rows", tiles: "tiles", "timeline.at": "the place",
   "timeline.blocks": "blocks", "timeline.depth": "the depth of flames", "timeline.find": "what is found", "timeline.flame": "flames", "timeline.lanes": "lanes", "timeline.outline": "the list of lanes",
