@@ -223,14 +223,16 @@ def _held_variables(report: Report, peak: int, held: list[tuple[int, int]], name
     variables, op_of_step = report.variables.select(rows), report.steps["op"]
     first, last, reader, before = _lives(report, peak, rows)
     number = _step_numbers(report)
+    # A column of texts is decoded whole each time that it is asked for.
+    ops, always_live, roles, labels = (variables[name] for name in ("op", "always_live", "role", "name"))
     for place, (row, size) in enumerate(held):
-        always = bool(variables["always_live"][place])
+        always = bool(always_live[place])
         life = int(first[place]), int(last[place])
-        made = int(variables["op"][place]) if always or life[0] < 0 else int(op_of_step[life[0]])
+        made = int(ops[place]) if always or life[0] < 0 else int(op_of_step[life[0]])
         kept = -1 if always or reader[place] < 0 else int(op_of_step[reader[place]])
         later = int(number[reader[place]] - number[peak]) if kept >= 0 else 0
         if always:
-            role = str(variables["role"][place])
+            role = str(roles[place])
             why = role or "always live"
         elif not len(report.superstep_variables):
             why = f"live from step {life[0]:,} to {life[1]:,}"
@@ -244,7 +246,7 @@ def _held_variables(report: Report, peak: int, held: list[tuple[int, int]], name
             why = "no step reads it: for the host, or another program"
         yield HeldVariable(
             variable=row,
-            name=visible(str(variables["name"][place])),
+            name=visible(str(labels[place])),
             bytes=size,
             always_live=always,
             made_by=names[made],
