@@ -181,7 +181,7 @@ def _calls(ops: Iterable[NetworkOp], seen: set[NetworkFunction] | None = None) -
 
 
 def _read(ops: Iterable[NetworkOp]) -> Iterator[Value]:
-    """The values that ops read, also in checkpoints."""
+    """The values that ops read, also in functions and checkpoints."""
     for op in ops:
         yield from op.inputs
         for block in op.blocks if op.kind in {"call", "checkpoint"} else ():

@@ -9,13 +9,13 @@ convolutions of one shape. Kernels of one position have short lists and large op
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from abele.network.ir import BlockBuilder, FrozenDict, Network, NetworkFunction, NetworkOp, OpBlock, Value
 from abele.network.ir.network import attributes_key
-from abele.network.passes.base import BlockPass, reading
+from abele.network.passes.base import BlockPass, Pass, reading
 
 KINDS = frozenset({"convolution", "convolution_grad_data", "convolution_grad_weight"})
 """Kinds of op that may be shared."""
@@ -24,11 +24,10 @@ _Key = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class ShareConvolutions(BlockPass):
+class ShareConvolutions(Pass):
     """Put convolutions that occur more than once, with kernels of more than one position, into functions."""
 
     name: ClassVar[str] = "share-convolutions"
-    _functions: tuple[tuple[_Key, NetworkFunction], ...] = ()
 
     def run(self, net: Network) -> Network:
         """The network with calls; ``net`` itself where no convolution occurs twice."""
@@ -37,19 +36,27 @@ class ShareConvolutions(BlockPass):
             if op.kind in KINDS and math.prod(op.attrs["params"].kernel) > 1:
                 found.setdefault(_key(op), {})[op] = None
         repeated = [next(iter(ops)) for ops in found.values() if len(ops) > 1]
-        if not repeated:
-            return net
-        functions = tuple((_key(op), NetworkFunction(f"{op.kind}{n}", _body(op))) for n, op in enumerate(repeated))
-        return super(ShareConvolutions, replace(self, _functions=functions)).run(net)
+        functions = {_key(op): NetworkFunction(f"{op.kind}{n}", _body(op)) for n, op in enumerate(repeated)}
+        return _Calling(functions).run(net) if functions else net
+
+
+class _Calling(BlockPass):
+    """Puts calls of functions in the place of convolutions, in every block.
+
+    Args:
+        functions: Functions by key of the convolutions.
+    """
+
+    def __init__(self, functions: Mapping[_Key, NetworkFunction]) -> None:
+        self._functions = functions
 
     def rewrite(
         self, ops: Sequence[NetworkOp], results: Iterable[Value], into: BlockBuilder, values: dict[Value, Value]
     ) -> None:
         """Append each op, or a call in its place."""
-        functions = dict(self._functions)
         for op in ops:
             here = reading(op, values)
-            function = functions.get(_key(op)) if op.kind in KINDS else None
+            function = self._functions.get(_key(op)) if op.kind in KINDS else None
             if function is not None:
                 attrs = FrozenDict({"function": function, "path": op.debug.path, "random": 0})
                 here = NetworkOp("call", here.inputs, op.outputs, attrs, op.debug)
