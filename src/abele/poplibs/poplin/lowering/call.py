@@ -14,7 +14,13 @@ from abele.errors import InvalidOptionError, OutOfMemoryError
 from abele.graph import ComputeSet, Copy, Execute, Graph, LibraryCall, Tensor
 from abele.graph.program import Steps
 from abele.numerics import ElementType
-from abele.poplibs.poplin.contraction.host_kernel import UNSCALED, Binding, Scaling, contraction_kernel
+from abele.poplibs.poplin.contraction.host_kernel import (
+    UNSCALED,
+    Binding,
+    Onto,
+    Scaling,
+    contraction_kernel,
+)
 from abele.poplibs.poplin.contraction.operand import Operand, allocate, seen_in_order
 from abele.poplibs.poplin.contraction.problem import Contraction
 from abele.poplibs.poplin.lowering.arrange import arrange, arrange_estimate
@@ -132,6 +138,8 @@ class ContractionCall:
             ``like`` and ``meaning`` are of that view.
         follows: True if the weights stand for some that will be stored as the plan wants them.
         scaling: Factor of the products.
+        onto: The sum that the output is added to, which is ``like`` as well; None to make the output. It needs a
+            direct call.
     """
 
     graph: Graph
@@ -151,6 +159,7 @@ class ContractionCall:
     unfold: Unfolding | None = None
     follows: bool = False
     scaling: Scaling = UNSCALED
+    onto: Onto | None = None
 
     @cached_property
     def wanted(self) -> Operand | None:
@@ -288,12 +297,13 @@ class ContractionCall:
                 returned = self.spread.allocate(self.graph, dense)
         out = Binding(returned, meaning.out_roles, meaning.problem.groups)
         factors = () if self.scaling.factor is None else (self.scaling.factor,)
+        totals = () if self.onto is None else (self.onto.total,)
         with self.graph.library_call(
             prog,
             self.function,
-            inputs=(meaning.x.tensor, meaning.w.tensor, *factors),
+            inputs=(meaning.x.tensor, meaning.w.tensor, *factors, *totals),
             outputs=(returned,),
-            kernel=contraction_kernel(meaning.problem, (meaning.x, meaning.w, out), self.scaling),
+            kernel=contraction_kernel(meaning.problem, (meaning.x, meaning.w, out), self.scaling, self.onto),
             flops=2 * self.problem.macs,
             debug_name=self.name,
         ) as body:
@@ -321,7 +331,18 @@ class ContractionCall:
             part = [op.slice(self.schedule.dim, begin, size) for op in (x, w, self._output(made))]
             if self._late is not None:
                 part[self._late] = self._arranged_alone(body, part[self._late], SIDES[self._late])
-            build(self.graph, body, plan, x=part[0], w=part[1], out=part[2], where=where, scaling=self.scaling)
+            x_part, w_part, out = part
+            build(
+                self.graph,
+                body,
+                plan,
+                x=x_part,
+                w=w_part,
+                out=out,
+                where=where,
+                scaling=self.scaling,
+                onto=self.onto,
+            )
         if self.like is None or made is result:
             return
         if self.is_direct:
@@ -376,6 +397,11 @@ class ContractionCall:
     def _outputs(self) -> tuple[Tensor, list[Home], Tensor]:
         """The plans' output, its home for each plan, and the result: the same tensor, or one to fill from it."""
         graph, like = self.graph, self.like
+        if self.onto is not None:
+            assert like is self.onto.total
+            assert self.is_direct
+            tiles = graph.interval_map(like.variables)
+            return like, [home_on(plan, out, tiles) for plan, out in self._parts(like)], like
         # The last stage of sums can write each share straight to the tile where the result is wanted.
         if like is not None and self.is_direct and self.schedule.sums:
             result = clone(graph, like, "out", self.problem.output)
