@@ -39,9 +39,7 @@ class Sum:
             partials_type=dtype,
         )
         rng = np.random.default_rng(1)
-        self.values = {
-            t: rng.standard_normal(t.shape).astype(t.dtype.np) for t in (self.a, self.b, self.c)
-        }
+        self.values = {t: rng.standard_normal(t.shape).astype(t.dtype.np) for t in (self.a, self.b, self.c)}
         a, b, c = (self.values[t].astype(np.float64) for t in (self.a, self.b, self.c))
         self.wanted = c + scale * (a.T @ b)
 
@@ -79,9 +77,7 @@ def test_matmul_acc__in_place__adds_what_numpy_adds(
 def test_matmul_acc__in_place__gives_the_bits_of_a_product_and_a_sum(
     total: ElementType, dtype: ElementType, scale: float
 ) -> None:
-    apart, together = (
-        Sum(in_place=p, total=total, dtype=dtype, scale=scale).on_tiles() for p in (False, True)
-    )
+    apart, together = (Sum(in_place=p, total=total, dtype=dtype, scale=scale).on_tiles() for p in (False, True))
     np.testing.assert_array_equal(together, apart)
 
 

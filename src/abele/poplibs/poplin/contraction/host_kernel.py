@@ -144,7 +144,8 @@ def contraction_kernel(
 def _added_kernel(problem: Contraction, operands: Sequence[Binding], onto: Onto) -> HostKernel:
     """The kernel that adds a contraction to a total."""
     shape, kind = onto.total.shape, onto.total.dtype
-    shapes, types = (tuple(f(o.tensor) for o in operands[:2]) for f in (lambda t: t.shape, lambda t: t.dtype))
+    shapes = tuple(operand.tensor.shape for operand in operands[:2])
+    types = tuple(operand.tensor.dtype for operand in operands[:2])
     dims = {f"d{i}": n for i, n in enumerate(shape)}
     at = tuple(map(affine, dims))
     added = Load(4, at) if onto.scale == 1.0 else Load(4, at) * as_expr(onto.scale)

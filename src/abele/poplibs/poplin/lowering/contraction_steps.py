@@ -179,6 +179,15 @@ def add_to_total(graph: Graph, body: Steps, partials: OutputPartials, where: Hom
     body.add(Execute(compute_set))
 
 
+def convert(graph: Graph, body: Steps, source: Home, target: Home) -> None:
+    """Append what converts each share of one output to the type of another that lies alike."""
+    kinds = source.regions.tensor.dtype, target.regions.tensor.dtype
+    compute_set = ContractionStage.CAST.compute_set(graph)
+    codelet = sums.cast(*kinds, interleaved=False)
+    compute_set.vertices(codelet, tile=target.tile, x=source.regions, out=target.regions)
+    body.add(Execute(compute_set))
+
+
 @dataclass(frozen=True)
 class _Shares:
     """Shares of the output, each summed by one vertex.
@@ -206,9 +215,7 @@ def _sum(graph: Graph, body: Steps, stage: ContractionStage, shares: _Shares, ou
     compute_set = stage.compute_set(graph)
     if together <= int(cost.reduce_add_list(size, depth, partials, output).max(initial=0)):
         own, others = _apart(rows, first)
-        compute_set.vertices(
-            sums.reduce_add(partials, output), tile=shares.tile, first=own, x=others, out=shares.out
-        )
+        compute_set.vertices(sums.reduce_add(partials, output), tile=shares.tile, first=own, x=others, out=shares.out)
     else:
         each = Regions(np.arange(len(rows.begin) + 1, dtype=np.int64), rows.begin, rows.length, rows.tensor)
         codelet, index = sums.reduce_add_list(partials, output), np.arange(each.num, dtype=np.int64)

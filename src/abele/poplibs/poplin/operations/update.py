@@ -61,9 +61,7 @@ def matmul_acc(
     if in_place and not isinstance(scale, Tensor) and not a.dtype.is_quarter:
         settings = read_settings(name, options, partials_type, available_memory_proportion)
         types = resolve_types(name, {"a": a.dtype, "b": b.dtype}, product_type, settings.partials)
-        call = product_of(
-            graph, "poplin.matmul_acc", name, a=a, b=b, types=types, planning=settings.planning, like=c
-        )
+        call = product_of(graph, "poplin.matmul_acc", name, a=a, b=b, types=types, planning=settings.planning, like=c)
         if call.is_direct:
             replace(call, onto=Onto(c, float(scale), types.output)).append(prog)
             return
