@@ -49,6 +49,7 @@ from abele.poplibs.poplin.planner.target import (
     rearranging_cycles,
     target_of,
 )
+from abele.poplibs.poplin.vertices.cost import weights_per_unit
 from abele.poplibs.poputil.layout import clone
 from abele.poplibs.poputil.order import storage_order
 
@@ -374,9 +375,12 @@ class ContractionCall:
 
         Not where the channels that are summed lie together in groups of another size: exchange puts vectors of them
         together where they are read. PopLibs, too, regroups only what is grouped along another dimension
-        (regroupIfBeneficial).
+        (regroupIfBeneficial). Matrices are put together in whole groups alone: the pieces of a vector each, 8 bytes,
+        of a row of 1,024 that many tiles read take 1 KB of each tile's code.
         """
-        grain = self.graph.system.ipu.vector_width(self.problem.dtype)
+        system, dtype = self.graph.system, self.problem.dtype
+        is_product = self.meaning is None and not self.problem.axes
+        grain = weights_per_unit(dtype) if is_product else system.ipu.vector_width(dtype)
         x = self.layouts.arrange_input and not (self.expansion is None and is_in_vectors(self.x.operand(), grain))
         w = self.layouts.arrange_weights and not (self.widening is None and is_in_vectors(self.w.operand(), grain))
         return x, w

@@ -20,7 +20,7 @@ from abele.graph.program import Steps
 from abele.numerics import ElementType
 from abele.poplibs.poplin.contraction.host_kernel import UNSCALED, Onto, Scaling
 from abele.poplibs.poplin.contraction.operand import Operand
-from abele.poplibs.poplin.lowering.grid import PIECE_BYTES, Home, VertexGrid, geometry
+from abele.poplibs.poplin.lowering.grid import PIECE_BYTES, Home, VertexGrid, geometry, home_of
 from abele.poplibs.poplin.planner.plan import ContractionPlan
 from abele.poplibs.poplin.planner.sum_stages import stages
 from abele.poplibs.poplin.vertices import cost, partial_products, sums
@@ -273,10 +273,37 @@ def build(
         onto: The total that the output is added to, of which ``where`` has the shares; None to write it.
     """
     grid = VertexGrid(plan)
+    sizes = out.local_extents(grid.slices(grid.out_dims).size).prod(axis=1)
+    made = None
+    total, held = onto, where
+    if onto is not None and where.is_crowded(plan.tiles):
+        # Few tiles hold this part of the total: all add partials up, and those few what comes of it.
+        made = OutputPartials.create(graph, plan.problem.output, sizes, 1)
+        where, onto = home_of(plan, made.regions()), None
+        graph.map_regions(where.regions, where.tile)
+    _outputs(graph, body, grid, x=x, w=w, out=out, where=where, sizes=sizes, scaling=scaling, onto=onto)
+    if made is not None and total is not None:
+        add_to_total(graph, body, made, held, total)
+
+
+def _outputs(
+    graph: Graph,
+    body: Steps,
+    grid: VertexGrid,
+    x: Operand,
+    w: Operand,
+    out: Operand,
+    where: Home,
+    *,
+    sizes: Int64,
+    scaling: Scaling,
+    onto: Onto | None,
+) -> None:
+    """Append partial products, and the sums that leave blocks of ``sizes`` at their homes or on the total."""
+    plan = grid.plan
     if onto is None and not plan.needs_finish:
         _partial_products(graph, body, grid, x=x, w=w, out=out, written=where.regions, scaling=scaling)
         return
-    sizes = out.local_extents(grid.slices(grid.out_dims).size).prod(axis=1)
     interleaved = plan.method.family == "amp"
     partials = OutputPartials.create(graph, plan.problem.partials, sizes, plan.depth, interleaved=interleaved)
     written = partials.regions()
