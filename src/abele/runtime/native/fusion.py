@@ -312,7 +312,7 @@ class Storage:
         self.orders: dict[Variable, Order] = self._found_orders() if may_order else {}
 
     def flattened(self, steps: Steps, replaced: Replaced = _unheard) -> tuple[Program, ...]:
-        """The steps of a sequence as they run: kernels of the host take the place of others if nothing can forbid it."""
+        """The steps of a sequence as they run: kernels take the place of others where nothing can forbid it."""
         return tuple(flattened(steps, None if self._may_place else replaced))
 
     def is_stored(self, variable: Variable) -> bool:
