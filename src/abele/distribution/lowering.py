@@ -20,7 +20,7 @@ from abele.network.joined_copies import joined
 from abele.network.registry import OpRule, rule_of
 from abele.network.replicated_sharding import ShardedGradient
 from abele.numerics import ElementType, f16
-from abele.poplibs.poputil.layout import clone
+from abele.poplibs.poputil.layout import channels_per_group, clone
 from abele.poplibs.poputil.mapping import map_small
 
 STABLE_NORMS = "stable_norms"
@@ -310,19 +310,23 @@ class Lowering:
         """Copy a matrix in pieces of several variables into one variable, which replaces it from now on.
 
         Products send each element to many tiles, which would all put the pieces together again; and the gradient of one
-        matrix mostly has three readers, two products and a sum. It is copied along its rows or its columns, whichever
-        has the longer pieces. Zeros beside a part stay views: there is nothing of them to copy.
+        matrix mostly has three readers, two products and a sum. It is copied along its rows, its columns, or groups of
+        columns as products lay them out, whichever has the longest pieces. Zeros beside a part stay views: there is
+        nothing of them to copy.
         """
         tensor = self[value]
         if len(tensor.variables) == 1 or tensor.ndim != 2 or tensor.contains_constant:
             return
 
         def copy() -> tuple[Tensor]:
-            turned = len(tensor.T.intervals()[0]) < len(tensor.intervals()[0])
-            source = tensor.T if turned else tensor
+            rows, columns = tensor.shape
+            group = channels_per_group(columns)
+            grouped = tensor.reshape((rows, columns // group, group)).transpose((1, 0, 2))
+            views = [(tensor, _same), (tensor.T, _turned), (grouped, _ungrouped)]
+            source, back = min(views, key=lambda view: len(view[0].intervals()[0]))
             made = self.graph.map_linear(self.graph.variable(tensor.dtype, source.shape, name="whole"))
             self.prog.add(Copy(source, made, name="whole"))
-            return (made.T if turned else made,)
+            return (back(made),)
 
         self._tensors[value] = self.repeats.build(("whole",), [tensor], self.prog, copy)[0]
 
@@ -504,6 +508,20 @@ class Lowering:
         made = self.variable_like(tensor, name)
         self.prog.add(Copy(tensor, made, name=name))
         return made
+
+
+def _same(tensor: Tensor) -> Tensor:
+    return tensor
+
+
+def _turned(tensor: Tensor) -> Tensor:
+    return tensor.T
+
+
+def _ungrouped(tensor: Tensor) -> Tensor:
+    """[rows, columns] of [groups, rows, columns of a group]."""
+    groups, rows, columns = tensor.shape
+    return tensor.transpose((1, 0, 2)).reshape((rows, groups * columns))
 
 
 def _rename(tensor: Tensor, name: str) -> None:

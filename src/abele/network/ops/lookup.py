@@ -127,8 +127,19 @@ LARGEST_ROWS = 2**16
 """Bytes of rows that every tile may receive when entries are set. Guessed: a tenth of a tile's memory."""
 
 
+LARGE_TABLE = 128
+"""A table of more than this part of an IPU's memory is spread for the least storage. Guessed: it, its sum of gradients
+and its optimiser's state all lie as it does."""
+OVERLAID = 0.15
+"""Share of a tile's memory that its look-ups and updates may then take for a while. Guessed: what published runs give
+the products of an embedding's IPU, whose temporary data these overlay."""
+
+
 def _plan(to: Lowering, table: Shape, rows: Value, **options: Any) -> SlicePlan:
     """Plan of a table that ``rows`` are gathered from, or joined with."""
+    memory = to.graph.system.ipu.tile.total_bytes * to.graph.num_tiles
+    if not options and math.prod(table) * rows.dtype.bytes > memory // LARGE_TABLE:
+        options = {"planMinimisationTarget": "storage", "availableMemoryProportion": OVERLAID}
     return embedding.plan(
         to.graph,
         rows.dtype,
