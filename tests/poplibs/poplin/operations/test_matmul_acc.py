@@ -8,6 +8,7 @@ import pytest
 from abele.compiler import Executable, compile_program
 from abele.graph import Execute, Graph, Tensor, walk
 from abele.graph.program import Sequence
+from abele.machine import systems
 from abele.numerics import ElementType, f16, f32
 from abele.poplibs import poplin
 from poplibs.poplin.support import run_body, system
@@ -88,6 +89,27 @@ def test_matmul_acc__in_place__makes_no_tensor_of_the_product() -> None:
     made = [v for v in together.graph.variables if v.size == together.c.size]
     assert made == list(together.c.variables)
     assert together.compiled().report.total_cycles < apart.compiled().report.total_cycles
+
+
+@pytest.mark.parametrize(("total", "dtype"), [(f32, f32), (f16, f16)])
+def test_matmul_acc__serial_parts_of_a_sum_that_lies_row_by_row__few_tiles_get_no_partials(
+    total: ElementType, dtype: ElementType
+) -> None:
+    # Rows of the sum lie tile by tile, so that a part of them is on a quarter of the tiles or less.
+    small = systems.get("bow").evolve(ipu={"num_tiles": 16})
+    graph, prog = Graph(small), Sequence()
+    a = graph.variable(dtype, (512, 1024), "a").map_linear()
+    b = graph.variable(dtype, (512, 64), "b").map_linear()
+    c = graph.variable(total, (1024, 64), "c").map_linear()
+    poplin.matmul_acc(graph, c, 1.0, a.T, b, prog, in_place=True, available_memory_proportion=0.05, partials_type=dtype)
+    rng = np.random.default_rng(2)
+    values = {t: rng.standard_normal(t.shape).astype(t.dtype.np) for t in (a, b, c)}
+    (found,) = run_body(graph, prog, values, c)
+    wanted = values[c].astype(np.float64) + values[a].astype(np.float64).T @ values[b].astype(np.float64)
+    np.testing.assert_allclose(found, wanted, rtol=TOLERANCE[dtype], atol=100 * TOLERANCE[dtype])
+    executable = compile_program(graph, prog)
+    # A part of the product is moved as such: all of the sum's partials on the tiles that hold it would be a megabyte.
+    assert executable.memory.step_max_bytes.max() < 0.3 * small.ipu.tile.total_bytes
 
 
 def test_matmul_acc__scale_of_a_tensor__makes_the_product_first() -> None:
