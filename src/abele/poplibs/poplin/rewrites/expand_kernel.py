@@ -6,7 +6,7 @@ gradient of weights, whose kernel is a whole field, have neither; written out, t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import combinations
@@ -74,7 +74,7 @@ def _expanded(call: ContractionCall, dims: tuple[int, ...]) -> ContractionCall:
     taps = prod(problem.axes[d].kernel for d in dims)
     inner = replace(problem, in_channels=problem.in_channels * taps, axes=axes)
     weights = Binding(folded_kernel(call.w.operand(), dims), inner.weight_dims, 1)
-    expansion = KernelExpansion(problem, dims, call.x, channel_group(weights, problem))
+    expansion = KernelExpansion(problem, dims, call.x, channel_group(weights, problem), call.graph.system.ipu.num_tiles)
     planned = Binding(expansion.allocate(Graph(call.graph.system)), inner.in_dims, 1)
     meaning = call.meaning or Meaning(problem, call.x, call.w, call.out_roles, lambda out: out)
     # PopLibs takes an input whose kernel is expanded, and its weights, to be rearranged; sampling is a view there.
@@ -116,12 +116,14 @@ class KernelExpansion:
         dims: Field dimensions whose kernel is folded into the channels.
         source: The input before.
         group: Channels of a group in which readers want them.
+        tiles: Tiles that write it.
     """
 
     problem: Contraction
     dims: tuple[int, ...]
     source: Binding
     group: int
+    tiles: int
 
     @cached_property
     def _shared(self) -> tuple[str, ...]:
@@ -135,7 +137,19 @@ class KernelExpansion:
                 break
             names, channels = (f"k{d}", *names), channels * self.problem.axes[d].kernel
         is_one = self.source.operand().block("ci") is None
-        return names if channels % self.group == 0 and is_one else ()
+        return names if channels % self.group == 0 and is_one and self._fills_tiles(names) else ()
+
+    def _fills_tiles(self, shared: Sequence[str]) -> bool:
+        """True if there are boxes for half of the tiles at least, where kernel positions but the first are not cut."""
+        p = self.problem
+        cut = [axis.outputs if d in self.dims else axis.inputs for d, axis in enumerate(p.axes)]
+        cut += [p.axes[d].kernel for d in self.dims if f"k{d}" not in shared[1:]]
+        return 2 * p.groups * -(-p.batch // _VECTOR) * prod(cut) // self._aligned(shared) >= self.tiles
+
+    def _aligned(self, shared: Sequence[str]) -> int:
+        """Positions of the first of kernel dimensions in groups with the channels after which a group ends."""
+        inside = prod(self.problem.axes[int(n[1:])].kernel for n in shared[1:]) * self.problem.in_channels
+        return self.group // gcd(self.group, inside)
 
     @cached_property
     def _is_grouped(self) -> bool:
@@ -271,8 +285,8 @@ class KernelExpansion:
         exchange, element = ipu.exchange, self.problem.dtype.bytes
         arriving, leaving = _pieces(source, reached), _pieces(made, filled)
         received = reduce(np.multiply, reached.values()) * element // exchange.bytes_per_cycle
-        # Who reads the result receives it in the pieces in which it is written.
-        moving = received + exchange.fragment_cycles * (arriving + leaving)
+        # A piece is sent and received; who reads the result receives it in the pieces in which it is written.
+        moving = received + exchange.fragment_cycles * (2 * arriving + leaving)
         writing = cost.expand(reduce(np.multiply, size.values()), self.problem.dtype, turned=self._is_turned)
         best = int(np.argmin(-(-boxes // ipu.num_tiles) * (writing + moving)))
         return {n: _cut(extents[n], blocks[n], int(parts[n][best]), grains[n]) for n in extents}
@@ -285,8 +299,7 @@ class KernelExpansion:
         # Readers take channels by the group: boxes end where groups do.
         units = cost.weights_per_unit(self.problem.dtype)
         if shared:
-            inside = prod(extents[n] for n in shared[1:]) * extents["ci"]
-            grains[shared[0]] = self.group // gcd(self.group, inside)
+            grains[shared[0]] = self._aligned(shared)
         elif self.dims:
             grains[f"k{self.dims[-1]}"] = units // gcd(units, self.problem.in_channels)
         return grains

@@ -60,7 +60,8 @@ def _flattened(call: ContractionCall, turned: ContractionCall, dims: tuple[int, 
     )
     x = folded_input(call.x, dims, flat)
     group = channel_group(x, flat)
-    widening = OutputWindows(KernelExpansion(turned.problem, dims, turned.x, group), flat)
+    tiles = call.graph.system.ipu.num_tiles
+    widening = OutputWindows(KernelExpansion(turned.problem, dims, turned.x, group, tiles), flat)
     meaning = turned.meaning
     assert meaning is not None
     seen, groups = meaning.restore, problem.groups
