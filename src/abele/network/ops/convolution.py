@@ -213,8 +213,8 @@ class Convolving(OpRule):
         params = op.attrs["params"]
         pair = self.weight_operands(grad, x)
         by_x = by_w = None
-        # The larger of what is given and of the gradient by the input is best not alive beside what the gradient by
-        # weights has in motion, which it writes anew of its operands.
+        # The gradient by weights writes its operands anew, and has most in motion: beside that the larger of the given
+        # gradient, where no other reader follows, and of the gradient by the input is not alive.
         for by_weight in (x.size >= grad.size, x.size < grad.size):
             if by_weight and wanted[1]:
                 by_w = net.emit_like("convolution_grad_weight", pair, weight, params=params)
