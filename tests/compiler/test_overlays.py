@@ -1,4 +1,4 @@
-"""Overlays: results at the places of operands that die, and nothing that is wanted overwritten."""
+"""Overlays: results in the places of operands that die; nothing else is overwritten."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _1, _2 = PlaceHolder(1), PlaceHolder(2)
 
 
 class Machine:
-    """A program over vectors that all lie on tile 0, but for those that say otherwise."""
+    """A program over vectors, on tile 0 unless they say otherwise."""
 
     def __init__(self) -> None:
         self.graph = Graph(small_system(2))

@@ -1,4 +1,4 @@
-"""Overlays: results that take the place of operands which nothing reads afterwards.
+"""Overlays: results in the places of operands that die.
 
 A vertex that works element by element reads element i of its operand before it writes element i of its result. Where
 both lie alike on every tile and the operand dies there, the result needs no memory of its own. Poplar's libraries have
@@ -39,7 +39,7 @@ _NO_PAIRS = np.empty((0, 2), dtype=np.int64)
 
 
 def overlays_of(uses: Sequence[FieldUse], known: Mapping[int, Residence], access: Access, layout: Layout) -> Int64:
-    """Variables that a compute set reads, each with one that may take its place there, int64[n, 2].
+    """Variables that a compute set reads, each with a result for its place, int64[n, 2].
 
     Args:
         uses: Field uses of the compute set.
