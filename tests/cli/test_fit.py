@@ -15,7 +15,7 @@ from syrupy.assertion import SnapshotAssertion
 pytest.importorskip("torch", reason="needs PyTorch")
 
 from abele.cli import fit_answer
-from abele.cli.fit_answer import Answer, Question
+from abele.cli.fit_answer import FitAnswer, FitQuestion
 from abele.machine import systems
 
 Run = Callable[..., Any]
@@ -130,14 +130,14 @@ def test_answer__model_with_a_name__is_kept_with_all_that_it_depends_on(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("ABELE_CACHE_DIR", str(tmp_path))
-    asked: list[Question] = []
+    asked: list[FitQuestion] = []
 
-    def found(question: Question, _: object) -> Answer:
+    def found(question: FitQuestion, _: object) -> FitAnswer:
         asked.append(question)
-        return Answer(text="so", code="", content="{}")
+        return FitAnswer(text="so", code="", content="{}")
 
     monkeypatch.setattr(fit_answer, "_found", found)
-    question = Question(model="bert-large", system=systems.resolve("bow-pod16"))
+    question = FitQuestion(model="bert-large", system=systems.resolve("bow-pod16"))
     others = [replace(question, batch=512), replace(question, system=systems.resolve("pod16")), question]
     for each in (question, *others, *others):
         assert fit_answer.answer(each, lambda _what, _part: None).text == "so"

@@ -14,7 +14,7 @@ from abele.cli.output import console, print_json
 from abele.errors import InvalidOptionError, MissingPackageError
 
 if TYPE_CHECKING:
-    from abele.cli.fit_answer import Answer
+    from abele.cli.fit_answer import FitAnswer
 
 
 def fit(
@@ -59,10 +59,10 @@ def fit(
         raise MissingPackageError(
             "abele fit needs PyTorch, which is not installed", remedy="pip install 'abele[torch]'"
         )
-    from abele.cli.fit_answer import Question, answer, answers_by_length, lengths_text
+    from abele.cli.fit_answer import FitQuestion, answer, answers_by_length, lengths_text
     from abele.fitting import fitting_system
 
-    question = Question(
+    question = FitQuestion(
         model=model,
         system=fitting_system(system),
         batch=batch,
@@ -96,7 +96,7 @@ def fit(
         _show(found, code=code)
 
 
-def _show(found: Answer, *, code: bool) -> None:
+def _show(found: FitAnswer, *, code: bool) -> None:
     """Print an answer for people."""
     out = console()
     out.print(Text(found.text), soft_wrap=True)

@@ -27,7 +27,7 @@ Progress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class FitQuestion:
     """What is asked of a model.
 
     Attributes:
@@ -56,7 +56,7 @@ class Question:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class FitAnswer:
     """What is said.
 
     Attributes:
@@ -75,7 +75,7 @@ class Answer:
         return json.loads(self.content)  # type: ignore[no-any-return]
 
 
-def answer(question: Question, progress: Progress) -> Answer:
+def answer(question: FitQuestion, progress: Progress) -> FitAnswer:
     """The answer to a question: said before, or found now.
 
     Raises:
@@ -85,10 +85,10 @@ def answer(question: Question, progress: Progress) -> Answer:
     if is_file(question.model):
         return _found(question, progress)
     versions = f"{own_code()} {importlib.metadata.version('torch')}"
-    return kept(f"{versions} {question!r}", Answer, lambda: _found(question, progress))
+    return kept(f"{versions} {question!r}", FitAnswer, lambda: _found(question, progress))
 
 
-def _found(question: Question, progress: Progress) -> Answer:
+def _found(question: FitQuestion, progress: Progress) -> FitAnswer:
     from abele.fitting import fitted_text
     from abele.frontends.poptorch.fitting import changes_to_fit, fit
 
@@ -108,7 +108,7 @@ def _found(question: Question, progress: Progress) -> Answer:
             progress=progress,
         )
         changes = report.fit_changes
-        return Answer(text=changes.text(), code="", content=json.dumps(changes.to_json()))
+        return FitAnswer(text=changes.text(), code="", content=json.dumps(changes.to_json()))
     found = fit(
         model,
         example,
@@ -121,10 +121,10 @@ def _found(question: Question, progress: Progress) -> Answer:
         check=question.check,
         progress=progress,
     )
-    return Answer(text=fitted_text(found.fitted), code=found.code(), content=json.dumps(found.to_json()))
+    return FitAnswer(text=fitted_text(found.fitted), code=found.code(), content=json.dumps(found.to_json()))
 
 
-def _options(question: Question) -> Options:
+def _options(question: FitQuestion) -> Options:
     import torch
 
     from abele.frontends.poptorch import Options
@@ -135,26 +135,26 @@ def _options(question: Question) -> Options:
     return options
 
 
-def answers_by_length(question: Question, lengths: Sequence[int], progress: Progress) -> dict[int, Answer]:
+def answers_by_length(question: FitQuestion, lengths: Sequence[int], progress: Progress) -> dict[int, FitAnswer]:
     """An answer for each sequence length; where nothing fits, it says so.
 
     Raises:
         FittingError: Nothing fits for any of them.
     """
-    found: dict[int, Answer] = {}
+    found: dict[int, FitAnswer] = {}
     errors: list[FittingError] = []
     for length in dict.fromkeys(lengths):
         try:
             found[length] = answer(replace(question, sequence=length), progress)
         except FittingError as error:
             errors.append(error)
-            found[length] = Answer(text=str(error), code="", content=json.dumps({"error": str(error)}))
+            found[length] = FitAnswer(text=str(error), code="", content=json.dumps({"error": str(error)}))
     if len(errors) == len(found):
         raise errors[0]
     return found
 
 
-def lengths_text(answers: dict[int, Answer]) -> str:
+def lengths_text(answers: dict[int, FitAnswer]) -> str:
     """A line for each sequence length: its smallest machine, and the fastest plan."""
     rows = [("sequence", "smallest", "IPUs x replicas", "micro-batch", "samples/s", "tokens/s")]
     for length, said in answers.items():

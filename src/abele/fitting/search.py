@@ -22,7 +22,7 @@ from abele.fitting.plan import Estimate, Miss, Recomputation, Spreading, StageWa
 from abele.fitting.segment import SegmentNetwork, segment_network
 from abele.fitting.side_by_side import side_by_side
 from abele.fitting.space import FitSpace, Model
-from abele.fitting.stages import StageCosts, Stages
+from abele.fitting.stages import SPACINGS, StageCosts, Stages
 from abele.words import counted
 
 # Cutting: the best cuts of a chain for a plan, and the way that each stage takes for that.
@@ -273,13 +273,10 @@ class Case:
         system = self.space.computing(self.plan.io_tiles)
         room = system.ipu.tile.usable_bytes * system.ipu.num_tiles * self.plan.ipus
         for state in self._states(next(iter(costs.values()))):
-            for plan in self._sharing(replace(self.plan, state=state), costs):
-                stages = self._stages(plan, costs)
+            for plan, spacings in self._sharing(replace(self.plan, state=state), costs):
+                stages = stages_of(plan, costs, self.space, spacings)
                 if min(of.memory.least_bytes for of in stages.by_way.values()) <= room:
                     yield plan, stages
-
-    def _stages(self, plan: Spreading, costs: Mapping[float | None, ChainCosts]) -> Stages:
-        return stages_of(plan, costs, self.space)
 
     def _states(self, costs: ChainCosts) -> list[StatePlace]:
         """Places for the optimiser's state; on the chip where it can be nowhere else."""
@@ -293,29 +290,34 @@ class Case:
         ]
         return possible or [StatePlace.ON_CHIP]
 
-    def _sharing(self, plan: Spreading, costs: Mapping[float | None, ChainCosts]) -> list[Spreading]:
-        """The plan, and where layers repeat the same with one copy of their code."""
+    def _sharing(self, plan: Spreading, costs: ProportionCosts) -> Iterator[tuple[Spreading, Sequence[int]]]:
+        """The plan, the same with fewer checkpoints, and where layers repeat also with one copy of their code."""
+        yield plan, SPACINGS[:1]
+        if plan.recompute == Recomputation.SEGMENTS:
+            yield plan, SPACINGS
         kinds = next(iter(costs.values())).kinds
-        repeated = len(set(kinds)) < len(kinds)
-        return [plan, replace(plan, shared_functions=True)] if repeated else [plan]
+        if len(set(kinds)) < len(kinds):
+            yield replace(plan, shared_functions=True), SPACINGS
 
     def _nearest(self, costs: Mapping[float | None, ChainCosts]) -> Miss:
         """Cuts nearest to fitting, with the stage that lacks most."""
         *_, state = self._states(next(iter(costs.values())))
-        ways = [(p, self._stages(p, costs)) for p in self._sharing(replace(self.plan, state=state), costs)]
+        plans = dict.fromkeys(plan for plan, _ in self._sharing(replace(self.plan, state=state), costs))
+        ways = [(plan, stages_of(plan, costs, self.space)) for plan in plans]
         return min((missed(nearest_cuts(*way), way[1]) for way in ways), key=lambda miss: miss.lacking_bytes)
 
 
-def stages_of(plan: Spreading, costs: ProportionCosts, space: FitSpace) -> Stages:
+def stages_of(plan: Spreading, costs: ProportionCosts, space: FitSpace, spacings: Sequence[int] = SPACINGS) -> Stages:
     """Costs of all stages of a plan.
 
     Args:
         plan: The plan, whose cuts are not looked at.
         costs: Costs of segments, by the proportion of a tile's memory that products plan with.
         space: The machine, and how networks are compiled.
+        spacings: Segments from one checkpoint to the next that stages may choose.
     """
     apart = space.settings.sync_pattern != "full"
-    return Stages.of(plan, costs, space.computing(plan.io_tiles), hosts_apart=apart)
+    return Stages.of(plan, costs, space.computing(plan.io_tiles), hosts_apart=apart, spacings=spacings)
 
 
 def missed(plan: Spreading, stages: Stages) -> Miss:

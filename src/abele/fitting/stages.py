@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -141,8 +141,18 @@ class StageCycles:
         """Cycles of writing or of reading a row of the ring between a stage and its backward stage."""
         rows = row_tables(self.costs, self.recompute, narrow=self.narrow, spacing=self.spacing)
         if self.away:
-            return away_cycles(rows, self.ipus, self.replicas, self.system)
+            return away_cycles(rows, self._copies_away, self.ipus, self.replicas, self.system)
         return ring_cycles(rows, self.system, narrow=self.narrow) // 2
+
+    @property
+    def _copies_away(self) -> Table:
+        """Copies that bring a row to streaming memory: what arrives, and what the stage itself makes, wait apart."""
+        count = self.costs.count
+        begin, end = np.ogrid[: count + 1, : count + 1]
+        if self.recompute == Recomputation.STAGES:
+            return np.ones((count + 1, count + 1), np.int64)
+        step = self.spacing if self.recompute == Recomputation.SEGMENTS else 0
+        return np.asarray(1 + (end - begin > step), np.int64)
 
     @cached_property
     def _copies(self) -> Table:
@@ -245,6 +255,7 @@ class Stages:
         system: System,
         *,
         hosts_apart: bool = False,
+        spacings: Sequence[int] = SPACINGS,
     ) -> Stages:
         """Costs of all stages of a plan.
 
@@ -253,6 +264,7 @@ class Stages:
             costs: Costs of segments, by the proportion of a tile's memory that products plan with.
             system: The machine, without IO tiles.
             hosts_apart: True if IPUs meet the host without one another.
+            spacings: Segments from one checkpoint to the next that stages may choose, where the plan has checkpoints.
         """
         # IPUs whose IO tiles meet the host never wait for it.
         hosts_apart = hosts_apart and not plan.io_tiles
@@ -291,7 +303,7 @@ class Stages:
             )
             return StageCosts(of, memory, cycles)
 
-        spacings = SPACINGS if plan.recompute == Recomputation.SEGMENTS else SPACINGS[:1]
+        spacings = spacings if plan.recompute == Recomputation.SEGMENTS else SPACINGS[:1]
         ways = {StageWay(share, spacing): made(of, spacing) for share, of in costs.items() for spacing in spacings}
         return Stages(ways, hosts_apart, plan.io_tiles)
 
