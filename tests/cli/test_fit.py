@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,11 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 pytest.importorskip("torch", reason="needs PyTorch")
+
+from abele.cli import fit_answer
+from abele.cli.fit_answer import FitAnswer, FitQuestion
+from abele.machine import systems
+
 Run = Callable[..., Any]
 
 FILE = """
@@ -31,6 +37,11 @@ def trained():
     model = Net()
     example = torch.zeros(8, 64), torch.zeros(8, dtype=torch.long)
     return model, example, torch.optim.SGD(model.parameters(), lr=0.1)
+
+def of_length(sequence=4):
+    model = Net()
+    labels = torch.zeros(8 * sequence, dtype=torch.long)
+    return model, (torch.zeros(8 * sequence, 64), labels), torch.optim.SGD(model.parameters(), lr=0.1)
 
 def alone():
     return Net()
@@ -92,9 +103,63 @@ def test_fit__file_that_fails__says_why(abele: Run, tmp_path: Path) -> None:
     assert "cannot be run: ZeroDivisionError" in finished.err
 
 
+def test_fit__several_sequence_lengths__an_answer_for_each_and_a_table(abele: Run, file: Path) -> None:
+    how = ("--system", "bow-2000", "--micro-batch", "8", "--check", "0", "--sequence", "2,4")
+    out = abele("fit", f"{file}:of_length", *how, "--no-code").out
+    heading, *rows = out.splitlines()[:3]
+    assert heading.split() == ["sequence", "smallest", "IPUs", "x", "replicas", "micro-batch", "samples/s", "tokens/s"]
+    assert [row.split()[0] for row in rows] == ["2", "4"]
+    samples, tokens = (float(word.replace(",", "")) for word in rows[1].split()[-2:])
+    assert tokens == pytest.approx(4 * samples, rel=0.01)
+    assert out.count("the smallest part that holds the model is 1 IPU") == 2
+    data = json.loads(abele("fit", f"{file}:of_length", *how, "--json").out)
+    assert [data["sequences"][length]["smallest_ipus"] for length in ("2", "4")] == [1, 1]
+
+
+def test_fit__several_numbers_of_io_tiles__all_are_in_the_ranking(abele: Run, file: Path) -> None:
+    data = json.loads(abele("fit", f"{file}:trained", *HOW, "--io-tiles", "0,32", "--json").out)
+    assert {plan["io_tiles"] for plan in data["ranking"]} == {0, 32}
+
+
+def test_fit__changes__model_that_fits_needs_none(abele: Run, file: Path) -> None:
+    said = abele("fit", f"{file}:trained", "--system", "bow-2000", "--changes").out
+    assert said.strip().endswith("it fits")
+
+
+def test_answer__model_with_a_name__is_kept_with_all_that_it_depends_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ABELE_CACHE_DIR", str(tmp_path))
+    asked: list[FitQuestion] = []
+
+    def found(question: FitQuestion, _: object) -> FitAnswer:
+        asked.append(question)
+        return FitAnswer(text="so", code="", content="{}")
+
+    monkeypatch.setattr(fit_answer, "_found", found)
+    question = FitQuestion(model="bert-large", system=systems.resolve("bow-pod16"))
+    others = [replace(question, batch=512), replace(question, system=systems.resolve("pod16")), question]
+    for each in (question, *others, *others):
+        assert fit_answer.answer(each, lambda _what, _part: None).text == "so"
+    assert asked == [question, *others[:2]]
+    # What a file says is not known before it is run.
+    of_file = replace(question, model="some.py:model")
+    for _ in range(2):
+        fit_answer.answer(of_file, lambda _what, _part: None)
+    assert asked[-2:] == [of_file, of_file]
+
+
 @pytest.mark.parametrize(
     ("given", "text"),
-    [(("--micro-batch", "four"), "takes whole numbers"), (("--system", "pod17"), "pod17"), (("--batch", "0"), "batch")],
+    [
+        (("--micro-batch", "four"), "takes whole numbers"),
+        (("--system", "pod17"), "pod17"),
+        (("--batch", "0"), "batch"),
+        (("--sequence", "128"), "takes no argument 'sequence'"),
+        (("--sequence", "0"), "--sequence takes positive"),
+        (("--io-tiles", "1472"), "1472 IO tiles leave none to compute"),
+        (("--io-tiles", "-1"), "cannot have -1 IO tiles"),
+    ],
 )
 def test_fit__wrong_option__is_said(abele: Run, file: Path, given: tuple[str, ...], text: str) -> None:
     finished = abele("fit", f"{file}:trained", *given)

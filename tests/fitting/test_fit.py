@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -23,8 +24,9 @@ from abele.fitting import (
     fitted_dict,
     fitted_text,
 )
+from abele.fitting.estimate import estimated
 from abele.fitting.fit import nothing_fits
-from abele.fitting.search import Case, FitSearch
+from abele.fitting.search import Case, FitSearch, stages_of
 from abele.machine import systems
 from abele.session import Settings
 
@@ -86,19 +88,41 @@ def searched():
     return search
 
 
-@pytest.mark.parametrize(
-    ("turns", "narrow"),
-    [(True, True), *(pytest.param(*ways, marks=pytest.mark.slow) for ways in ((True, False), (False, True)))],
-)
-def test_fit__less_waits_for_the_backward_pass__estimates_are_near_what_compiling_gives(searched, turns, narrow):
-    case, costs = next(tried for tried in searched.tried if tried[0].plan.ipus == 4)
-    case.solve(costs, turns=turns, narrow=narrow)
-    plan, estimate = case.found
-    assert (plan.turns, plan.narrow_stash) == (turns, narrow)
+def check_compiled(searched, plan, estimate):
     made = compiled_plan(plan, searched.models[16], searched.chains[16], searched.space)
+    assert not made.problem
     assert estimate.cycles == pytest.approx(made.cycles, rel=BOUND)
     known = max(made.ipu_bytes) - 2_000
     assert known * (1 - MEMORY_BOUND) < max(estimate.ipu_bytes) < max(made.ipu_bytes) * (1 + MEMORY_BOUND)
+
+
+@pytest.mark.parametrize(
+    "ways",
+    [
+        ("turns", "narrow"),
+        ("away",),
+        *(pytest.param(ways, marks=pytest.mark.slow) for ways in (("turns",), ("narrow",), ("narrow", "away"))),
+    ],
+)
+def test_fit__less_waits_for_the_backward_pass__estimates_are_near_what_compiling_gives(searched, ways):
+    case, costs = next(tried for tried in searched.tried if tried[0].plan.ipus == 4)
+    case.solve(costs, **dict.fromkeys(ways, True))
+    plan, estimate = case.found
+    assert (plan.turns, plan.narrow_stash, plan.waits_off_chip) == tuple(w in ways for w in ("turns", "narrow", "away"))
+    check_compiled(searched, plan, estimate)
+
+
+@pytest.mark.parametrize("spacing", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_fit__checkpoints_farther_apart__estimates_are_near_what_compiling_gives(searched, spacing):
+    case, costs = next(tried for tried in searched.tried if tried[0].plan.ipus == 2)
+    case.solve(costs)
+    usual = replace(case.found[0], spacings=())
+    plan = replace(usual, spacings=(spacing, 1))
+    stages = stages_of(plan, costs, searched.space)
+    begin, end = plan.bounds(8)[0]
+    assert plan.checkpoints(8) == list(range(begin, end, spacing))[1:]
+    assert estimated(plan, stages).ipu_bytes[0] < estimated(usual, stages).ipu_bytes[0]
+    check_compiled(searched, plan, estimated(plan, stages))
 
 
 def test_fit__io_tiles__estimates_are_near_what_compiling_gives_and_hosts_are_hardly_waited_for():
@@ -109,7 +133,7 @@ def test_fit__io_tiles__estimates_are_near_what_compiling_gives_and_hosts_are_ha
             lambda b: mlp(b, width=512, layers=4), space("bow-2000:2", io_tiles=io_tiles, **batches, **more), check=3
         )
 
-    beside, usual = found(32), found(0)
+    beside, usual = found((32,)), found((0,))
     assert {r.plan.ipus for r in beside.ranking} == {1, 2}
     for ranked in beside.ranking:
         assert ranked.estimate.cycles == pytest.approx(ranked.compiled.cycles, rel=BOUND)
@@ -121,7 +145,23 @@ def test_fit__io_tiles__estimates_are_near_what_compiling_gives_and_hosts_are_ha
 
 def test_fit_space__io_tiles_that_leave_none__are_refused():
     with pytest.raises(InvalidOptionError, match="1472 IO tiles leave none to compute: an IPU of bow-2000 has 1472"):
-        space(io_tiles=1472)
+        space(io_tiles=(0, 1472))
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"io_tiles": (-1,)}, "cannot have -1 IO tiles"),
+        ({"io_tiles": ()}, "io_tiles is empty"),
+        ({"proportions": (None, 0.0)}, "cannot plan with 0 of a tile's memory"),
+        ({"proportions": (1.5,)}, "cannot plan with 1.5"),
+        ({"micro_batches": ()}, "micro_batches is empty"),
+        ({"recompute": ()}, "recompute is empty"),
+    ],
+)
+def test_fit_space__nothing_or_the_impossible_to_try__is_refused(more, said):
+    with pytest.raises(InvalidOptionError, match=said):
+        space(**more)
 
 
 def test_fit__fastest_plan_does_not_fit_when_compiled__is_no_answer(monkeypatch, of_mlp):
@@ -290,7 +330,7 @@ def test_fit__memory_far_from_enough__smaller_products_are_not_compiled(monkeypa
             check=0,
             progress=lambda what, _: said.append(what),
         )
-    assert any("compile part 1 of" in what for what in said)
+    assert any(re.match("compile . parts, micro-batches of 4$", what) for what in said), said
     assert not any("of a tile's memory" in what for what in said)
 
 

@@ -27,7 +27,7 @@ def estimated(plan: Spreading, stages: Stages) -> Estimate:
     """
     costs, system, n = stages.costs, stages.system, plan.stages
     bounds = plan.bounds(costs.count)
-    on = [stages.on(plan, plan.ipu_of(stage)) for stage in range(n)]
+    on = [stages.on(plan, stage) for stage in range(n)]
     # A stage's time has its forward and its backward pass, as both are on one IPU.
     passes = works(plan, stages)
     meeting = stages.usual.cycles.meeting
@@ -89,7 +89,7 @@ def transfers(plan: Spreading, stages: Stages) -> list[list[Transfer]]:
 def works(plan: Spreading, stages: Stages) -> list[StageWork]:
     """Work of each stage of both passes in a tick, by its number."""
     n, bounds = plan.stages, plan.bounds(stages.costs.count)
-    on = [stages.on(plan, plan.ipu_of(stage)).cycles for stage in range(n)]
+    on = [stages.on(plan, stage).cycles for stage in range(n)]
     if n == 1:
         return [on[0].last_work(*bounds[0], 0)]
     if not stages.costs.training:

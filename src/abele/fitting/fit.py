@@ -16,6 +16,7 @@ from abele.fitting.search import FitSearch, Progress, stages_of
 from abele.fitting.space import FitSpace, Model
 from abele.fitting.traffic import STASH
 from abele.graph import Graph
+from abele.machine import System, systems
 from abele.network import (
     Locations,
     Network,
@@ -75,7 +76,7 @@ def _compile(plan: Spreading, model: Model, chain: SegmentChain, space: FitSpace
     graph.sync_pattern = settings.sync_pattern
     planning, modes = settings.planning, settings.modes
     if model.groups is None:
-        schedule = Schedule(device_iterations=plan.accumulation, replicas=plan.replicas, io_tiles=space.io_tiles)
+        schedule = Schedule(device_iterations=plan.accumulation, replicas=plan.replicas, io_tiles=plan.io_tiles)
         program = inference_program(net, graph, schedule, planning=planning, modes=modes)
     else:
         state = TensorLocation(on_chip=not plan.state.is_off_chip, sharded=plan.state.is_sharded)
@@ -84,9 +85,9 @@ def _compile(plan: Spreading, model: Model, chain: SegmentChain, space: FitSpace
             replicas=plan.replicas,
             outputs=OutputMode.FINAL,
             pipeline=PipelineSchedule.INTERLEAVED if plan.turns else PipelineSchedule.GROUPED,
-            io_tiles=space.io_tiles,
+            io_tiles=plan.io_tiles,
             stash=STASH if plan.narrow_stash else None,
-            locations=Locations(optimiser=state),
+            locations=Locations(optimiser=state, activations=TensorLocation(on_chip=not plan.waits_off_chip)),
         )
         passes = training_pipeline(
             schedule,
@@ -100,7 +101,7 @@ def _compile(plan: Spreading, model: Model, chain: SegmentChain, space: FitSpace
 
 
 def placed(plan: Spreading, net: Network, chain: SegmentChain) -> Network:
-    """The network with the IPU and the stage of every op, and a checkpoint at each segment that the plan keeps."""
+    """The network with the IPU and the stage of every op, and the plan's checkpoints."""
     if plan.stages == 1:
         return net
     moved: dict[Value, Value] = {}
@@ -130,22 +131,22 @@ def _with_shares(plan: Spreading, net: Network) -> Network:
 
 
 def _with_checkpoints(plan: Spreading, net: Network, chain: SegmentChain, moved: dict[Value, Value]) -> Network:
-    """``net`` with a ``keep`` where a segment begins inside of a stage."""
+    """``net`` with a ``keep`` at each checkpoint inside of a stage."""
     kept: dict[Value, Value] = {}
     before: dict[int, list[NetworkOp]] = {}
-    count = len(chain.segments)
-    for stage, (begin, end) in enumerate(plan.bounds(count)[:-1]):
-        place = Place(plan.ipu_of(stage), stage)
-        for segment in chain.segments[begin + 1 : end]:
-            for value in segment.entering:
-                if value not in chain.flowing or value not in moved:
-                    continue
-                source = moved[value]
-                made = replace(source, place=place)
-                kept[source] = made
-                before.setdefault(segment.begin, []).append(
-                    NetworkOp("keep", (source,), (made,), FrozenDict({}), net.ops[segment.begin].debug)
-                )
+    for number in plan.checkpoints(len(chain.segments)):
+        segment = chain.segments[number]
+        place = net.ops[segment.begin].place
+        assert place is not None
+        for value in segment.entering:
+            if value not in chain.flowing or value not in moved:
+                continue
+            source = moved[value]
+            made = replace(source, place=place)
+            kept[source] = made
+            before.setdefault(segment.begin, []).append(
+                NetworkOp("keep", (source,), (made,), FrozenDict({}), net.ops[segment.begin].debug)
+            )
     ops: list[NetworkOp] = []
     now: dict[Value, Value] = {}
     for number, op in enumerate(net.ops):
@@ -219,34 +220,84 @@ def nothing_fits(search: FitSearch) -> FittingError:
     chain = search.chains[size]
     others = [m for m in nearest_of_each(search) if m is not nearest and m.plan.micro_batch == size]
     because = [f"nearest: {miss_words(nearest, chain)}", *(miss_words(m, chain) for m in others)]
-    because += _least(search, nearest)
+    least = _Least.of(search, nearest)
+    because += least.words() if least is not None else ()
     if len(chain.segments) < space.system.num_ipus:
         because.append(f"the model can be cut into {counted(len(chain.segments), 'part')} alone")
     return FittingError(
-        f"nothing fits on {space.system.name}", because="\n".join(because), remedy=" · ".join(_help(search, nearest))
+        f"nothing fits on {space.system.name}",
+        because="\n".join(because),
+        remedy=" · ".join(_help(search, nearest, least)),
     )
 
 
-def _least(search: FitSearch, nearest: Miss) -> Iterator[str]:
-    """The least that a model needs in the way of its nearest plan, and its largest part by itself."""
-    costs = next((costs for case, costs in search.tried if case.miss is nearest), None)
-    if costs is None:
-        return
-    ipu, segments = search.space.computing.ipu, search.chains[nearest.plan.micro_batch].segments
-    on = [of.memory for of in stages_of(nearest.plan, costs, search.space).by_proportion.values()]
-    least, room = min(of.least_bytes for of in on), ipu.tile.usable_bytes * ipu.num_tiles
-    yield (
-        f"at least: {least / 1e6:,.0f} MB without temporaries, which is {counted(math.ceil(least / room), 'IPU')} with "
-        f"{room / 1e6:,.0f} MB each"
-    )
-    last = len(segments) - 1
-    alone = [min(of.needed(n, n + 1, 0, last=n == last) for of in on) for n in range(len(segments))]
-    largest = alone.index(max(alone))
-    name = segments[largest].module or ("the beginning" if largest == 0 else f"part {largest}")
-    yield f"largest part by itself: {name}, {alone[largest]:,} B of a tile's {ipu.tile.usable_bytes:,} B"
+@dataclass(frozen=True)
+class _Least:
+    """What a model needs at least, in the way of its nearest plan.
+
+    Attributes:
+        bytes: Bytes over all tiles, without temporaries.
+        room: Bytes that an IPU has.
+        part: Its largest part.
+        part_bytes: Bytes of that part by itself on its fullest tile.
+        tile_bytes: Bytes that a tile has.
+    """
+
+    bytes: int
+    room: int
+    part: str
+    part_bytes: int
+    tile_bytes: int
+
+    @property
+    def ipus(self) -> int:
+        """IPUs with room for all, if every tile could be full."""
+        return math.ceil(self.bytes / self.room)
+
+    @property
+    def is_cut_too_little(self) -> bool:
+        """True if its largest part fits on no IPU, so that no number of them would do."""
+        return self.part_bytes > self.tile_bytes
+
+    @staticmethod
+    def of(search: FitSearch, nearest: Miss) -> _Least | None:
+        """That of a miss; None where costs are not known."""
+        costs = next((costs for case, costs in search.tried if case.miss is nearest), None)
+        if costs is None:
+            return None
+        segments = search.chains[nearest.plan.micro_batch].segments
+        ipu, last = search.space.computing(nearest.plan.io_tiles).ipu, len(segments) - 1
+        on = [of.memory for of in stages_of(nearest.plan, costs, search.space).by_way.values()]
+        alone = [min(of.needed(n, n + 1, 0, last=n == last) for of in on) for n in range(len(segments))]
+        largest = alone.index(max(alone))
+        return _Least(
+            bytes=round(min(of.least_bytes for of in on)),
+            room=ipu.tile.usable_bytes * ipu.num_tiles,
+            part=segments[largest].module or ("the beginning" if largest == 0 else f"part {largest}"),
+            part_bytes=alone[largest],
+            tile_bytes=ipu.tile.usable_bytes,
+        )
+
+    def words(self) -> Iterator[str]:
+        """The same in words."""
+        yield (
+            f"at least: {self.bytes / 1e6:,.0f} MB without temporaries, which is {counted(self.ipus, 'IPU')} with "
+            f"{self.room / 1e6:,.0f} MB each"
+        )
+        hopeless = ": too much for any number of IPUs" if self.is_cut_too_little else ""
+        yield (
+            f"largest part by itself: {self.part}, {self.part_bytes:,} B of a tile's {self.tile_bytes:,} B{hopeless}"
+        )
 
 
-def _help(search: FitSearch, nearest: Miss) -> Iterator[str]:
+def _larger(system: System, ipus: int) -> str | None:
+    """The smallest machine by name of the same IPUs that has more of them, and at least so many; None without any."""
+    known = [systems.get(name) for name in systems.names()]
+    fit = [s for s in known if s.ipu == system.ipu and s.num_ipus >= max(ipus, system.num_ipus + 1)]
+    return min(fit, key=lambda s: s.num_ipus).name if fit else None
+
+
+def _help(search: FitSearch, nearest: Miss, least: _Least | None) -> Iterator[str]:
     """Remedies that make the nearest plan fit, or come closest to that."""
     space, plan = search.space, nearest.plan
     chain, model = search.chains[plan.micro_batch], search.models[plan.micro_batch]
@@ -260,7 +311,10 @@ def _help(search: FitSearch, nearest: Miss) -> Iterator[str]:
         and len(chain.segments) > space.system.num_ipus
         and _amount(nearest, _OF_STAGE) > nearest.lacking_bytes
     ):
-        yield f"a machine with more IPUs than {space.system.num_ipus}"
+        larger = _larger(space.system, 0 if least is None else least.ipus)
+        yield f"a machine with more IPUs than {space.system.num_ipus}" + (f", as {larger}" if larger else "")
+    if plan.io_tiles:
+        yield f"fewer IO tiles than {plan.io_tiles}"
     if alone:
         name = chain.segments[begin].module or "the part at the beginning"
         yield f"{name} in submodules between which one activation goes, or spread over IPUs by tensor parallelism"
@@ -329,6 +383,10 @@ def _said(name: str, plan: Spreading, best: Spreading) -> str:
         return "activations computed again"
     if plan.stages > 1 and plan.recompute != Recomputation.NOTHING and best.stages == 1:
         return "activations computed again"
+    if plan.waits_off_chip and not best.waits_off_chip:
+        return "activations to and from streaming memory"
+    if plan.io_tiles > best.io_tiles:
+        return "fewer tiles that compute"
     if plan.micro_batch < best.micro_batch:
         return "smaller micro-batches"
     if plan.plans_smaller and not best.plans_smaller:

@@ -17,7 +17,7 @@ from abele.compiler import Executable, compile_program
 from abele.distribution import NetworkProgram, lower_network
 from abele.fitting.chain import bytes_of, narrow_bytes_of
 from abele.fitting.segment import CROSSING, SegmentNetwork
-from abele.fitting.stored_costs import kept
+from abele.fitting.stored_costs import kept, stored
 from abele.graph import Graph
 from abele.graph.variable import Variable
 from abele.machine import System
@@ -102,10 +102,23 @@ def measured(
     Raises:
         AbeleError: As of compiling a network: an op without lowering or derivative.
     """
-    target = replace(settings, system=system.with_ipus(1), name="segment", shared_functions=False)
+    target = _target(settings, system)
+    return kept(_key(segment, target), SegmentCosts, lambda: _measured(segment, target, progress or _silent))
+
+
+def known(segment: SegmentNetwork, settings: Settings, system: System) -> SegmentCosts | None:
+    """Costs of a segment that was compiled before; None where it was not."""
+    return stored(_key(segment, _target(settings, system)), SegmentCosts)
+
+
+def _target(settings: Settings, system: System) -> Settings:
+    return replace(settings, system=system.with_ipus(1), name="segment", shared_functions=False)
+
+
+def _key(segment: SegmentNetwork, target: Settings) -> str:
     groups = None if segment.training is None else segment.groups
     of = content_key(segment.training or segment.forward, _schedule(segment), groups, target)
-    return kept(f"{of} {segment.num_results}", SegmentCosts, lambda: _measured(segment, target, progress or _silent))
+    return f"{of} {segment.num_results}"
 
 
 def _silent(stage: str, part: float) -> None:

@@ -4,20 +4,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class Recomputation(StrEnum):
     """Activations that a stage computes again in its backward pass.
 
     ``NOTHING``: all that the backward pass reads is kept. ``STAGES``: what enters a stage is kept, all else is computed
-    again at once. ``SEGMENTS``: what enters each segment is kept (a checkpoint), and one segment at a time is computed
-    again.
+    again at once. ``SEGMENTS``: what enters each segment is kept (a checkpoint), or each second or fourth one, and what
+    lies between two checkpoints is computed again at once.
     """
 
     NOTHING = "nothing"
     STAGES = "stages"
     SEGMENTS = "segments"
+
+
+class StageWay(NamedTuple):
+    """What each stage chooses for itself.
+
+    Attributes:
+        share: Share of a tile's memory that its products plan with; None for the libraries' own.
+        spacing: Segments from one checkpoint to the next, where what enters segments is kept.
+    """
+
+    share: float | None
+    spacing: int = 1
 
 
 class StatePlace(StrEnum):
@@ -57,6 +69,9 @@ class Spreading:
         shared_functions: True if the machine holds one copy of the code of equal segments of a stage.
         turns: True if forward and backward stages take turns, which nearly halves the micro-batches on their way.
         narrow_stash: True if activations wait for backward stages as 8-bit floats.
+        waits_off_chip: True if activations wait for backward stages in streaming memory.
+        spacings: For each stage the segments from one checkpoint to the next; empty where each segment begins with one.
+        io_tiles: Tiles of each IPU that load and send for the host while the others compute.
     """
 
     ipus: int
@@ -71,6 +86,9 @@ class Spreading:
     shared_functions: bool = False
     turns: bool = False
     narrow_stash: bool = False
+    waits_off_chip: bool = False
+    spacings: tuple[int, ...] = ()
+    io_tiles: int = 0
 
     @property
     def stages(self) -> int:
@@ -107,6 +125,19 @@ class Spreading:
     def proportion_of(self, ipu: int) -> float | None:
         """The share of a tile's memory that products on an IPU plan with; None for the libraries' own."""
         return self.proportions[ipu] if self.proportions else None
+
+    def way_of(self, stage: int) -> StageWay:
+        """What a stage chose."""
+        return StageWay(self.proportion_of(self.ipu_of(stage)), self.spacings[stage] if self.spacings else 1)
+
+    def checkpoints(self, num_segments: int) -> list[int]:
+        """Segments inside of stages that begin with a checkpoint; none where no segments are kept."""
+        if self.recompute != Recomputation.SEGMENTS:
+            return []
+        # The last stage computes nothing again.
+        bounds = self.bounds(num_segments)[:-1]
+        every = [self.way_of(stage).spacing for stage in range(len(bounds))]
+        return [n for (begin, end), step in zip(bounds, every, strict=True) for n in range(begin + step, end, step)]
 
     @property
     def plans_smaller(self) -> bool:
@@ -250,4 +281,7 @@ def plan_dict(plan: Spreading) -> dict[str, Any]:
         "shared_functions": plan.shared_functions,
         "schedule": "interleaved" if plan.turns else "grouped",
         "narrow_stash": plan.narrow_stash,
+        "activations_off_chip": plan.waits_off_chip,
+        "checkpoint_spacings": list(plan.spacings),
+        "io_tiles": plan.io_tiles,
     }

@@ -16,21 +16,23 @@ import numpy.typing as npt
 from abele.fitting.chain import SegmentChain, chain_of
 from abele.fitting.costs import ChainCosts
 from abele.fitting.estimate import estimated, ipu_bytes
-from abele.fitting.measure import SegmentCosts, measured
+from abele.fitting.measure import SegmentCosts, known, measured
 from abele.fitting.partition import NEVER, Costs, Partition, partition
-from abele.fitting.plan import Estimate, Miss, Recomputation, Spreading, StatePlace
+from abele.fitting.plan import Estimate, Miss, Recomputation, Spreading, StageWay, StatePlace
 from abele.fitting.segment import SegmentNetwork, segment_network
+from abele.fitting.side_by_side import side_by_side
 from abele.fitting.space import FitSpace, Model
-from abele.fitting.stages import StageCosts, Stages
+from abele.fitting.stages import SPACINGS, StageCosts, Stages
 from abele.words import counted
 
-# Cutting: the best cuts of a chain for a plan, and which products plan with less memory for that.
+# Cutting: the best cuts of a chain for a plan, and the way that each stage takes for that.
 #
-# Every IPU has the largest share of a tile's memory for its products with which its stages fit and are fastest; so the
-# early stages of a pipeline, which keep most micro-batches, may plan with less than the later ones.
+# Every stage plans its products with that share of a tile's memory, and has its checkpoints so far apart, with which it
+# fits and is fastest; so the early stages of a pipeline, which keep most micro-batches, may have less memory for
+# products and fewer checkpoints than the later ones.
 
 _Choice = npt.NDArray[np.intp]
-"""For each of several places the number of a share of a tile's memory."""
+"""For each of several places the number of a way."""
 
 
 def best_cuts(plan: Spreading, stages: Stages) -> Spreading | None:
@@ -54,19 +56,19 @@ def best_cuts(plan: Spreading, stages: Stages) -> Spreading | None:
 def _undivided(plan: Spreading, stages: Stages) -> Spreading | None:
     count = stages.costs.count
     fitting = {
-        share: on.cycles.last_work(0, count, 0).cycles
-        for share, on in stages.by_proportion.items()
+        way: on.cycles.last_work(0, count, 0).cycles
+        for way, on in stages.by_way.items()
         if on.memory.whole_needed <= stages.available_bytes
     }
-    return _with_shares(plan, [min(fitting, key=fitting.__getitem__)]) if fitting else None
+    return _with_ways(plan, [min(fitting, key=fitting.__getitem__)]) if fitting else None
 
 
 def nearest_cuts(plan: Spreading, stages: Stages) -> Spreading:
-    """The plan with the cuts and shares of memory that come nearest to fitting."""
-    shares, on = list(stages.by_proportion), list(stages.by_proportion.values())
+    """The plan with the cuts and ways that come nearest to fitting."""
+    ways, on = list(stages.by_way), list(stages.by_way.values())
     n, count = plan.ipus, stages.costs.count
     if n == 1:
-        return _with_shares(plan, [min(shares, key=lambda share: stages.by_proportion[share].memory.whole_needed)])
+        return _with_ways(plan, [min(ways, key=lambda way: stages.by_way[way].memory.whole_needed)])
     last = np.stack([of.memory.last_needed for of in on])
     kept = [plan.waiting_rows(stage, stages=n) if stages.costs.training else 0 for stage in range(n)]
     inner = np.stack([of.memory.inner_needed for of in on])
@@ -83,11 +85,17 @@ def nearest_cuts(plan: Spreading, stages: Stages) -> Spreading:
         last[:, begin] if stage == n - 1 else needed(stage)[:, begin, end]
         for stage, (begin, end) in enumerate(cut.bounds(count))
     ]
-    return _with_shares(cut, [shares[int(of.argmin())] for of in by_stage])
+    return _with_ways(cut, [ways[int(of.argmin())] for of in by_stage])
 
 
-def _with_shares(plan: Spreading, shares: list[float | None]) -> Spreading:
-    return replace(plan, proportions=tuple(shares) if any(s is not None for s in shares) else ())
+def _with_ways(plan: Spreading, ways: list[StageWay]) -> Spreading:
+    """The plan with the way of each stage, of which an IPU's first says the share of memory."""
+    shares, spacings = [way.share for way in ways[: plan.ipus]], [way.spacing for way in ways[:-1]]
+    return replace(
+        plan,
+        proportions=tuple(shares) if any(share is not None for share in shares) else (),
+        spacings=(*spacings, 1) if any(spacing > 1 for spacing in spacings) else (),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +121,7 @@ class _Cutter:
 
     @property
     def _on(self) -> list[StageCosts]:
-        return list(self.stages.by_proportion.values())
+        return list(self.stages.by_way.values())
 
     @property
     def _count(self) -> int:
@@ -129,20 +137,20 @@ class _Cutter:
         return np.asarray(np.where(needed <= self.stages.available_bytes, of.cycles.inner, NEVER), np.int64)
 
     def _middle(self, stage: int) -> tuple[Costs, _Choice]:
-        """The fastest of each run of segments, with the share of memory that it takes."""
+        """The fastest of each run of segments, with the way that it takes."""
         every = np.stack([self._inner(stage, of) for of in self._on])
         choice = every.argmin(axis=0)
         return np.take_along_axis(every, choice[None], axis=0)[0], choice
 
     @cached_property
     def _firsts(self) -> tuple[Costs, _Choice]:
-        """Cycles of the first stage up to each end, where it fits, with the share of memory that it takes."""
+        """Cycles of the first stage up to each end, where it fits, with the way that it takes."""
         cycles, choice = self._middle(0)
         return cycles[0], choice[0]
 
     @cached_property
     def _lasts(self) -> tuple[Costs, _Choice]:
-        """Cycles of the last stage from each begin on, where it fits, with the share of memory that it takes."""
+        """Cycles of the last stage from each begin on, where it fits, with the way that it takes."""
         limit = self.stages.available_bytes
         every = np.stack([np.where(of.memory.last_needed <= limit, of.cycles.lasts, NEVER) for of in self._on])
         choice = every.argmin(axis=0)
@@ -150,7 +158,7 @@ class _Cutter:
 
     @cached_property
     def _ends(self) -> tuple[Costs, _Choice]:
-        """Cycles of first and last stage, [end of the first, begin of the last], and the share of an IPU with both."""
+        """Cycles of first and last stage, [end of the first, begin of the last], and the way of an IPU with both."""
         every = np.stack([self._together(of) for of in self._on]) if self.plan.returns else self._apart[None]
         # Stages between the first and the last have at least a segment each.
         first, begin = np.ogrid[: self._count, : self._count]
@@ -170,16 +178,17 @@ class _Cutter:
         return np.maximum(self._firsts[0][: self._count, None], self._lasts[0][None, :])
 
     def _finished(self, found: Partition) -> Spreading:
-        """The plan with cuts, and with the share of memory of each IPU."""
-        plan, shares = replace(self.plan, cuts=found.cuts), list(self.stages.by_proportion)
+        """The plan with cuts, and with the way of each stage."""
+        plan, ways = replace(self.plan, cuts=found.cuts), list(self.stages.by_way)
         bounds = plan.bounds(self._count)
         first, begin = bounds[0][1], bounds[-1][0]
         inner = [int(self._middle(stage)[1][bounds[stage]]) for stage in range(1, self._num_stages - 1)]
         if self.plan.returns:
-            chosen = [int(self._ends[1][first, begin]), *inner]
+            both = int(self._ends[1][first, begin])
+            chosen = [both, *inner, both]
         else:
             chosen = [int(self._firsts[1][first]), *inner, int(self._lasts[1][begin])]
-        return _with_shares(plan, [shares[number] for number in chosen])
+        return _with_ways(plan, [ways[number] for number in chosen])
 
 
 # Cases of a search: one number of IPUs per replica, one micro-batch and one choice of recomputation.
@@ -197,6 +206,13 @@ WAITING = "activations on their way"
 """Part of a stage's memory: what micro-batches keep for their backward stages."""
 
 Found = tuple[Spreading, Estimate]
+
+
+def _speed(found: Found) -> float:
+    """Samples per second."""
+    return found[1].samples_per_second
+
+
 ProportionCosts = Mapping[float | None, ChainCosts]
 """Costs of segments, by the proportion of a tile's memory that products plan with."""
 
@@ -224,22 +240,23 @@ class Case:
         """True if the nearest miss would fit, or its products plan with less, without the activations on their way."""
         return self.miss is not None and self.miss.lacking_bytes <= self.miss.parts.get(WAITING, 0)
 
-    def solve(self, costs: ProportionCosts, *, turns: bool = False, narrow: bool = False) -> None:
+    def solve(self, costs: ProportionCosts, *, turns: bool = False, narrow: bool = False, away: bool = False) -> None:
         """Look for the best plan.
 
         Args:
             costs: Costs of segments, by the proportion of a tile's memory that products plan with.
             turns: True if forward and backward stages take turns.
             narrow: True if activations wait as 8-bit floats.
+            away: True if activations wait in streaming memory.
         """
-        self.plan = replace(self.plan, turns=turns, narrow_stash=narrow)
+        self.plan = replace(self.plan, turns=turns, narrow_stash=narrow, waits_off_chip=away)
         self.found, self.miss = None, None
         for plan, stages in self._ways(costs):
             cut = best_cuts(plan, stages)
             if cut is None:
                 continue
             made = self._finished(cut, stages)
-            if self.found is None or made[1].samples_per_second > self.found[1].samples_per_second:
+            if self.found is None or _speed(made) > _speed(self.found):
                 self.found = made
             # Off the chip, a share of the state takes less time than all of it; on the chip it saves memory alone.
             if not cut.plans_smaller and not plan.state.is_off_chip:
@@ -253,16 +270,13 @@ class Case:
 
     def _ways(self, costs: Mapping[float | None, ChainCosts]) -> Iterator[tuple[Spreading, Stages]]:
         """The plan with its memory as it is, and then moved step by step, where it can fit at all."""
-        system = self.space.computing
+        system = self.space.computing(self.plan.io_tiles)
         room = system.ipu.tile.usable_bytes * system.ipu.num_tiles * self.plan.ipus
         for state in self._states(next(iter(costs.values()))):
-            for plan in self._sharing(replace(self.plan, state=state), costs):
-                stages = self._stages(plan, costs)
-                if min(of.memory.least_bytes for of in stages.by_proportion.values()) <= room:
+            for plan, spacings in self._sharing(replace(self.plan, state=state), costs):
+                stages = stages_of(plan, costs, self.space, spacings)
+                if min(of.memory.least_bytes for of in stages.by_way.values()) <= room:
                     yield plan, stages
-
-    def _stages(self, plan: Spreading, costs: Mapping[float | None, ChainCosts]) -> Stages:
-        return stages_of(plan, costs, self.space)
 
     def _states(self, costs: ChainCosts) -> list[StatePlace]:
         """Places for the optimiser's state; on the chip where it can be nowhere else."""
@@ -276,29 +290,34 @@ class Case:
         ]
         return possible or [StatePlace.ON_CHIP]
 
-    def _sharing(self, plan: Spreading, costs: Mapping[float | None, ChainCosts]) -> list[Spreading]:
-        """The plan, and where layers repeat the same with one copy of their code."""
+    def _sharing(self, plan: Spreading, costs: ProportionCosts) -> Iterator[tuple[Spreading, Sequence[int]]]:
+        """The plan, the same with fewer checkpoints, and where layers repeat also with one copy of their code."""
+        yield plan, SPACINGS[:1]
+        if plan.recompute == Recomputation.SEGMENTS:
+            yield plan, SPACINGS
         kinds = next(iter(costs.values())).kinds
-        repeated = len(set(kinds)) < len(kinds)
-        return [plan, replace(plan, shared_functions=True)] if repeated else [plan]
+        if len(set(kinds)) < len(kinds):
+            yield replace(plan, shared_functions=True), SPACINGS
 
     def _nearest(self, costs: Mapping[float | None, ChainCosts]) -> Miss:
         """Cuts nearest to fitting, with the stage that lacks most."""
         *_, state = self._states(next(iter(costs.values())))
-        ways = [(p, self._stages(p, costs)) for p in self._sharing(replace(self.plan, state=state), costs)]
+        plans = dict.fromkeys(plan for plan, _ in self._sharing(replace(self.plan, state=state), costs))
+        ways = [(plan, stages_of(plan, costs, self.space)) for plan in plans]
         return min((missed(nearest_cuts(*way), way[1]) for way in ways), key=lambda miss: miss.lacking_bytes)
 
 
-def stages_of(plan: Spreading, costs: ProportionCosts, space: FitSpace) -> Stages:
+def stages_of(plan: Spreading, costs: ProportionCosts, space: FitSpace, spacings: Sequence[int] = SPACINGS) -> Stages:
     """Costs of all stages of a plan.
 
     Args:
         plan: The plan, whose cuts are not looked at.
         costs: Costs of segments, by the proportion of a tile's memory that products plan with.
         space: The machine, and how networks are compiled.
+        spacings: Segments from one checkpoint to the next that stages may choose.
     """
     apart = space.settings.sync_pattern != "full"
-    return Stages.of(plan, costs, space.computing, hosts_apart=apart, io_tiles=space.io_tiles)
+    return Stages.of(plan, costs, space.computing(plan.io_tiles), hosts_apart=apart, spacings=spacings)
 
 
 def missed(plan: Spreading, stages: Stages) -> Miss:
@@ -310,7 +329,7 @@ def missed(plan: Spreading, stages: Stages) -> Miss:
     """
     by_ipu = ipu_bytes(plan, stages)
     stage = int(np.argmax(by_ipu))
-    memory = stages.on(plan, plan.ipu_of(stage)).memory
+    memory = stages.on(plan, stage).memory
     begin, end = plan.bounds(stages.costs.count)[stage]
     return Miss(
         plan=plan,
@@ -324,7 +343,7 @@ def missed(plan: Spreading, stages: Stages) -> Miss:
 
 def _parts(plan: Spreading, stages: Stages, stage: int) -> dict[str, int]:
     """Largest parts of the fullest tile of a stage, most first; evenly spread data counts as its mean."""
-    on, n = stages.on(plan, plan.ipu_of(stage)), plan.stages
+    on, n = stages.on(plan, stage), plan.stages
     begin, end = plan.bounds(stages.costs.count)[stage]
     held, memory = on.costs.segments[begin:end], on.memory
     rows = plan.waiting_rows(stage) if stages.costs.training else 0
@@ -377,7 +396,7 @@ class FitSearch:
     chains: dict[int, SegmentChain] = field(default_factory=dict)
     models: dict[int, Model] = field(default_factory=dict)
     undivided: list[tuple[int, int, int]] = field(default_factory=list)
-    _costs: dict[tuple[SegmentNetwork, float | None], SegmentCosts] = field(default_factory=dict)
+    _costs: dict[tuple[SegmentNetwork, float | None, int], SegmentCosts] = field(default_factory=dict)
     tried: list[tuple[Case, ProportionCosts]] = field(default_factory=list)
 
     @property
@@ -393,21 +412,29 @@ class FitSearch:
     def run(self) -> None:
         """Try all that the space has: first plans of usual pipelines, then those in which less waits."""
         self._usual()
-        if self.space.turns:
-            self._less_waiting(turns=True)
+        away = self.space.away and self.space.system.dram is not None
+        usual = [{"turns": True}] * self.space.turns + [{"away": True}] * away
+        self._less_waiting(usual)
         if self.space.narrow_stash and not self.found:
-            self._less_waiting(narrow=True)
-            if self.space.turns:
-                self._less_waiting(turns=True, narrow=True)
+            self._less_waiting([{"narrow": True}, *(way | {"narrow": True} for way in usual)])
 
-    def _less_waiting(self, *, turns: bool = False, narrow: bool = False) -> None:
-        """Try pipelines that do not fit again, with less memory for activations on their way."""
+    def _less_waiting(self, ways: Sequence[Mapping[str, bool]]) -> None:
+        """Try pipelines that do not fit again, with less memory for activations on their way; the fastest way counts.
+
+        Args:
+            ways: Arguments of :meth:`Case.solve`.
+        """
         for case, costs in self.tried:
-            if case.found is None and case.waits:
-                nearest = case.miss
-                case.solve(costs, turns=turns, narrow=narrow)
+            if case.found is not None or not case.waits:
+                continue
+            plan, nearest, best = case.plan, case.miss, None
+            for way in ways:
+                case.solve(costs, **way)
+                if case.found is not None and (best is None or _speed(case.found) > _speed(best)):
+                    plan, best = case.plan, case.found
                 if case.miss is not None and nearest is not None:
-                    case.miss = min(nearest, case.miss, key=lambda miss: miss.lacking_bytes)
+                    nearest = min(nearest, case.miss, key=lambda miss: miss.lacking_bytes)
+            case.plan, case.found, case.miss = plan, best, nearest if best is None else None
 
     def _usual(self) -> None:
         sizes, first = self.space.micro_batches, self.space.first
@@ -430,7 +457,7 @@ class FitSearch:
                 return
 
     def _fastest(self) -> float:
-        return max((e.samples_per_second for _, e in self.found), default=0.0)
+        return max(map(_speed, self.found), default=0.0)
 
     def _micro_batch(self, size: int) -> None:
         self.progress(f"record the model with micro-batches of {size}", 0.0)
@@ -439,21 +466,22 @@ class FitSearch:
         segments = [segment_network(chain, n, model.groups) for n in range(len(chain.segments))]
         numbers: dict[SegmentNetwork, int] = {}
         kinds = tuple(numbers.setdefault(s, len(numbers)) for s in segments)
-        cases = list(self._cases(size, model, len(segments)))
-        self.cases += cases
-        costs: dict[float | None, ChainCosts] = {}
-        self.tried += [(case, costs) for case in cases]
-        for share in self.space.proportions:
-            waiting = [case for case in cases if not costs or _may_fit(case)]
-            if not waiting:
-                return
-            made = self._measure(size, chain, segments, share)
-            costs[share] = ChainCosts.of(chain, made, kinds, model.groups)
-            for number, case in enumerate(waiting):
-                self.progress(f"cut into {counted(case.plan.ipus, 'stage')}", number / len(waiting))
-                case.solve(costs)
+        for io_tiles in self.space.io_tiles:
+            cases = list(self._cases(size, io_tiles, model, len(segments)))
+            self.cases += cases
+            costs: dict[float | None, ChainCosts] = {}
+            self.tried += [(case, costs) for case in cases]
+            for share in self.space.proportions:
+                waiting = [case for case in cases if not costs or _may_fit(case)]
+                if not waiting:
+                    break
+                made = self._measure(size, io_tiles, segments, share)
+                costs[share] = ChainCosts.of(chain, made, kinds, model.groups)
+                for number, case in enumerate(waiting):
+                    self.progress(f"cut into {counted(case.plan.ipus, 'stage')}", number / len(waiting))
+                    case.solve(costs)
 
-    def _cases(self, size: int, model: Model, num_segments: int) -> Iterator[Case]:
+    def _cases(self, size: int, io_tiles: int, model: Model, num_segments: int) -> Iterator[Case]:
         training = model.groups is not None
         for ipus in self.space.ipus:
             replicas = self.space.system.num_ipus // ipus
@@ -471,6 +499,7 @@ class FitSearch:
                     micro_batch=size,
                     accumulation=accumulation or least,
                     recompute=recompute,
+                    io_tiles=io_tiles,
                 )
                 yield Case(self.space, plan, is_free=not accumulation)
 
@@ -481,29 +510,29 @@ class FitSearch:
                 yield choice
 
     def _measure(
-        self, size: int, chain: SegmentChain, segments: Sequence[SegmentNetwork], share: float | None
+        self, size: int, io_tiles: int, segments: Sequence[SegmentNetwork], share: float | None
     ) -> list[SegmentCosts]:
+        """Costs of the segments, of which each kind is compiled once."""
         settings = replace(self.space.settings, memory_proportion=share or self.space.settings.memory_proportion)
-        # Each kind under the name of the first segment that is one.
-        names: dict[SegmentNetwork, str] = {}
-        for kind, part in zip(segments, chain.segments, strict=True):
-            names.setdefault(kind, part.module or "the beginning")
-        planned = "" if share is None else f", products with {share:g} of a tile's memory"
-        for number, (kind, name) in enumerate(names.items(), 1):
-            if (kind, share) in self._costs:
+        system, first = self.space.computing(io_tiles), self.space.proportions[0]
+        missing: list[SegmentNetwork] = []
+        for kind in dict.fromkeys(segments):
+            if (kind, share, io_tiles) in self._costs:
                 continue
             if share is not None and not kind.has_products:
-                self._costs[kind, share] = self._costs[kind, self.space.proportions[0]]
-                continue
-            what = f"part {number} of {len(names)}, {name}, micro-batches of {size}{planned}"
-            report = partial(_of_part, self.progress, what)
-            self._costs[kind, share] = measured(kind, settings, self.space.computing, progress=report)
-        return [self._costs[kind, share] for kind in segments]
-
-
-def _of_part(progress: Progress, what: str, stage: str, done: float) -> None:
-    """Progress of compiling a part, for which ``what`` stands."""
-    progress(f"compile {what}: {stage}", done)
+                self._costs[kind, share, io_tiles] = self._costs[kind, first, io_tiles]
+            elif (costs := known(kind, settings, system)) is not None:
+                self._costs[kind, share, io_tiles] = costs
+            else:
+                missing.append(kind)
+        # The longest first, so that none is left when the others are done.
+        missing.sort(key=lambda kind: -len(kind.forward.ops))
+        planned = "" if share is None else f", products with {share:g} of a tile's memory"
+        what = f"compile {counted(len(missing), 'part')}, micro-batches of {size}{planned}"
+        tasks = [partial(measured, kind, settings, system) for kind in missing]
+        made = side_by_side(tasks, lambda done: self.progress(what, done / len(tasks)))
+        self._costs |= {(kind, share, io_tiles): costs for kind, costs in zip(missing, made, strict=True)}
+        return [self._costs[kind, share, io_tiles] for kind in segments]
 
 
 def _may_fit(case: Case) -> bool:

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from abele.errors import FittingError, InvalidOptionError
 from abele.fitting.plan import Recomputation, StatePlace
-from abele.machine import System
+from abele.machine import System, systems
 from abele.network import Group, Network
 from abele.session import Settings
 
 PROPORTIONS = (None, 0.25, 0.15)
 """Shares of a tile's memory that products plan with, most first; None is the libraries' own."""
+
+
+def fitting_system(system: System | str) -> System:
+    """A machine by name, in which ``pod16`` stands for ``bow-pod16``.
+
+    Raises:
+        MachineError: There is no such machine.
+    """
+    if isinstance(system, str) and system not in systems.names() and f"bow-{system}" in systems.names():
+        system = f"bow-{system}"
+    return systems.resolve(system)
 
 
 @dataclass(frozen=True)
@@ -43,13 +53,15 @@ class FitSpace:
         turns: True to try pipelines in which forward and backward stages take turns, where others do not fit.
         narrow_stash: True to try 8-bit floats for activations on their way, where nothing fits else; they round what
             the backward pass reads.
-        io_tiles: Tiles of each IPU that load and send for the host while the others compute; see
+        away: True to try activations that wait in streaming memory, where others do not fit.
+        io_tiles: Numbers of tiles of each IPU that load and send for the host while the others compute; see
             :class:`~abele.network.Schedule`.
         settings: Settings with which networks are compiled.
         starts: Module paths at which a stage may begin; None where it may begin anywhere.
 
     Raises:
-        InvalidOptionError: IO tiles that leave none to compute.
+        InvalidOptionError: IO tiles that leave none to compute, shares of memory that are none, no machine to try, or
+            no size of the micro-batch.
     """
 
     system: System
@@ -61,23 +73,36 @@ class FitSpace:
     states: tuple[StatePlace, ...] = tuple(StatePlace)
     turns: bool = True
     narrow_stash: bool = True
-    io_tiles: int = 0
+    away: bool = True
+    io_tiles: tuple[int, ...] = (0,)
     settings: Settings = field(default_factory=Settings)
     starts: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
         tiles = self.system.ipu.num_tiles
-        if not 0 <= self.io_tiles < tiles:
-            raise InvalidOptionError(
-                f"{self.io_tiles} IO tiles leave none to compute: an IPU of {self.system.name} has {tiles} tiles",
-                remedy="32 IO tiles are enough for most programs",
-            )
+        for name in ("micro_batches", "proportions", "recompute", "states", "io_tiles"):
+            if not getattr(self, name):
+                raise InvalidOptionError(f"a search needs something to try, and {name} is empty")
+        for share in self.proportions:
+            if share is not None and not 0 < share <= 1:
+                raise InvalidOptionError(
+                    f"products cannot plan with {share:g} of a tile's memory",
+                    remedy="proportions above 0, up to 1; None for the libraries' own",
+                )
+        for count in self.io_tiles:
+            if count < 0:
+                raise InvalidOptionError(f"an IPU cannot have {count} IO tiles")
+            if count >= tiles:
+                raise InvalidOptionError(
+                    f"{count} IO tiles leave none to compute: an IPU of {self.system.name} has {tiles} tiles",
+                    remedy="32 IO tiles are enough for most programs",
+                )
 
-    @cached_property
-    def computing(self) -> System:
-        """The machine without its IO tiles."""
-        tiles = self.system.ipu.num_tiles - self.io_tiles
-        return self.system.evolve(ipu={"num_tiles": tiles}) if self.io_tiles else self.system
+    def computing(self, io_tiles: int) -> System:
+        """The machine without IO tiles, of which each IPU has so many."""
+        if not io_tiles:
+            return self.system
+        return self.system.evolve(ipu={"num_tiles": self.system.ipu.num_tiles - io_tiles})
 
     @property
     def ipus(self) -> tuple[int, ...]:

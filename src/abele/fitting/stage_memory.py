@@ -113,13 +113,14 @@ def running(rows: Bytes) -> Bytes:
 Table = npt.NDArray[np.int64]
 
 
-def row_tables(costs: ChainCosts, recompute: Recomputation, *, narrow: bool = False) -> Table:
+def row_tables(costs: ChainCosts, recompute: Recomputation, *, narrow: bool = False, spacing: int = 1) -> Table:
     """Bytes of one micro-batch on its way between a stage and its backward stage, of every run of segments.
 
     Args:
         costs: Costs of the segments.
         recompute: Activations that stages compute again.
         narrow: True if floats wait in 8 bits; those that the host sends count as they are.
+        spacing: Segments from one checkpoint to the next.
 
     Returns:
         int64[segments + 1, segments + 1], by first segment and one past the last; over all tiles.
@@ -135,8 +136,11 @@ def row_tables(costs: ChainCosts, recompute: Recomputation, *, narrow: bool = Fa
     elif recompute == Recomputation.STAGES:
         found = inputs[None, :] - inputs[:, None] + np.append(entering, 0)[:, None]
     else:
-        kept = inputs + running(entering)
-        found = kept[None, :] - kept[:, None]
+        # [begin, segment]: what enters the segment, where a stage from ``begin`` on has a checkpoint before it.
+        first, number = np.ogrid[: costs.count + 1, : costs.count]
+        kept = np.where((number >= first) & ((number - first) % spacing == 0), entering, 0)
+        found = inputs[None, :] - inputs[:, None]
+        found[:, 1:] += np.cumsum(kept, axis=1)
     return np.triu(found, 1)
 
 
@@ -172,6 +176,8 @@ class StageMemory:
         replicas: Replicas, which sum gradients and may share the state.
         functions: True if the machine holds equal segments of a stage once.
         narrow: True if activations wait as 8-bit floats.
+        spacing: Segments from one checkpoint to the next.
+        away: True if activations wait in streaming memory, and on the chip is one that is read.
         collective_code: Bytes on a tile of the code that sums gradients over replicas.
         collective_copies: Copies of the gradients while they are summed, spread evenly over the tiles.
         ring_code: Bytes on a tile of the code that rounds activations, on IPUs where some wait.
@@ -184,6 +190,8 @@ class StageMemory:
     replicas: int
     functions: bool
     narrow: bool
+    spacing: int
+    away: bool
     collective_code: int
     collective_copies: float
     ring_code: int
@@ -196,13 +204,18 @@ class StageMemory:
     @cached_property
     def rows_on_tile(self) -> Table:
         """Bytes on each tile of a micro-batch on its way, of every run of segments, [begin, end]."""
-        return self._on_tile(row_tables(self.costs, self.recompute, narrow=self.narrow))
+        return np.zeros_like(self._row_on_tile) if self.away else self._row_on_tile
+
+    @cached_property
+    def _row_on_tile(self) -> Table:
+        rows = row_tables(self.costs, self.recompute, narrow=self.narrow, spacing=self.spacing)
+        return self._on_tile(rows)
 
     @cached_property
     def _read_on_tile(self) -> Table:
         """Bytes on each tile of one that is being read, as it was made; one that was narrow is there as well."""
-        read = self._on_tile(row_tables(self.costs, self.recompute))
-        return read + self.rows_on_tile if self.narrow else read
+        read = self._on_tile(row_tables(self.costs, self.recompute, spacing=self.spacing))
+        return read + self._row_on_tile if self.narrow else read
 
     def _on_tile(self, spread: Table) -> Table:
         return np.asarray(-(-spread // self.system.ipu.num_tiles), np.int64)
@@ -297,7 +310,15 @@ class StageMemory:
             return self._whole_temporaries(begin)
         # A ring's row of the micro-batch is read at once.
         read = self._read_on_tile[begin, begin + 1 :]
-        return np.asarray(np.maximum.accumulate(arrays["peak"][begin:], axis=0) + read[:, None])
+        return np.asarray(self._between_checkpoints(begin) + read[:, None])
+
+    def _between_checkpoints(self, begin: int) -> Bytes:
+        """Bytes at the peak of the segments up to each end, of which those between two checkpoints are live at once."""
+        peak = self.costs.arrays["peak"]
+        if self.recompute != Recomputation.SEGMENTS or self.spacing == 1:
+            return np.asarray(np.maximum.accumulate(peak[begin:], axis=0))
+        every = [self._whole_temporaries(first)[: self.spacing] for first in range(begin, len(peak), self.spacing)]
+        return np.asarray(np.maximum.accumulate(np.concatenate(every), axis=0))
 
     def _last_temporaries(self, begin: int) -> Bytes:
         """The same of the segments from ``begin`` on as the last stage, which runs forward and backward at once."""

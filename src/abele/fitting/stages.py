@@ -1,8 +1,8 @@
-"""Stages: what every run of segments costs, for each share of a tile's memory that its products may plan with."""
+"""Stages: what every run of segments costs, in each way that a stage may choose for itself."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.fitting.costs import ChainCosts
-from abele.fitting.plan import Recomputation, Spreading
+from abele.fitting.plan import Recomputation, Spreading, StageWay
 from abele.fitting.stage_memory import StageMemory, row_tables
 from abele.fitting.traffic import (
     StageWork,
     Streams,
+    away_cycles,
     collective_costs,
     handing_cycles,
     meeting_cycles,
@@ -44,6 +45,8 @@ class StageCycles:
         turns: True if forward and backward stages take turns.
         narrow: True if activations wait as 8-bit floats.
         io_tiles: Tiles besides those of the system that hand over what the host sends and gets.
+        spacing: Segments from one checkpoint to the next.
+        away: True if activations wait in streaming memory.
     """
 
     costs: ChainCosts
@@ -56,6 +59,8 @@ class StageCycles:
     turns: bool
     narrow: bool
     io_tiles: int
+    spacing: int
+    away: bool
 
     @cached_property
     def meeting(self) -> int:
@@ -134,8 +139,20 @@ class StageCycles:
     @cached_property
     def _ring(self) -> Table:
         """Cycles of writing or of reading a row of the ring between a stage and its backward stage."""
-        rows = row_tables(self.costs, self.recompute, narrow=self.narrow)
+        rows = row_tables(self.costs, self.recompute, narrow=self.narrow, spacing=self.spacing)
+        if self.away:
+            return away_cycles(rows, self._copies_away, self.ipus, self.replicas, self.system)
         return ring_cycles(rows, self.system, narrow=self.narrow) // 2
+
+    @property
+    def _copies_away(self) -> Table:
+        """Copies that bring a row to streaming memory: what arrives, and what the stage itself makes, wait apart."""
+        count = self.costs.count
+        begin, end = np.ogrid[: count + 1, : count + 1]
+        if self.recompute == Recomputation.STAGES:
+            return np.ones((count + 1, count + 1), np.int64)
+        step = self.spacing if self.recompute == Recomputation.SEGMENTS else 0
+        return np.asarray(1 + (end - begin > step), np.int64)
 
     @cached_property
     def _copies(self) -> Table:
@@ -212,17 +229,22 @@ class StageCosts:
         return round(sum(s.update_cycles for s in self.costs.segments[begin:end]) * self.memory.state_share)
 
 
+SPACINGS = (1, 2, 4)
+"""Segments from one checkpoint to the next that are tried: two segments are one layer of a transformer."""
+
+
 @dataclass(frozen=True, eq=False)
 class Stages:
-    """The same for each share of a tile's memory.
+    """The same for each way that a stage may choose.
 
     Attributes:
-        by_proportion: Costs of stages by the proportion that products plan with, the libraries' own first.
+        by_way: Costs of stages by the way, with the libraries' own share of a tile's memory and a checkpoint at each
+            segment first.
         hosts_apart: True if IPUs meet the host without one another.
         io_tiles: Tiles of each IPU that load and send for the host while others compute.
     """
 
-    by_proportion: Mapping[float | None, StageCosts]
+    by_way: Mapping[StageWay, StageCosts]
     hosts_apart: bool
     io_tiles: int
 
@@ -233,7 +255,7 @@ class Stages:
         system: System,
         *,
         hosts_apart: bool = False,
-        io_tiles: int = 0,
+        spacings: Sequence[int] = SPACINGS,
     ) -> Stages:
         """Costs of all stages of a plan.
 
@@ -242,14 +264,15 @@ class Stages:
             costs: Costs of segments, by the proportion of a tile's memory that products plan with.
             system: The machine, without IO tiles.
             hosts_apart: True if IPUs meet the host without one another.
-            io_tiles: Tiles of each IPU that load and send for the host while others compute; no IPU waits for it then.
+            spacings: Segments from one checkpoint to the next that stages may choose, where the plan has checkpoints.
         """
-        hosts_apart = hosts_apart and not io_tiles
+        # IPUs whose IO tiles meet the host never wait for it.
+        hosts_apart = hosts_apart and not plan.io_tiles
         reduces = plan.replicas > 1 and next(iter(costs.values())).training
         collective = collective_costs(plan.ipus, plan.replicas, system) if reduces else None
         ring_code = ring_costs(system, narrow=True).code_bytes if plan.narrow_stash else 0
 
-        def made(of: ChainCosts) -> StageCosts:
+        def made(of: ChainCosts, spacing: int) -> StageCosts:
             memory = StageMemory(
                 costs=of,
                 system=system,
@@ -258,6 +281,8 @@ class Stages:
                 replicas=plan.replicas,
                 functions=plan.shared_functions,
                 narrow=plan.narrow_stash,
+                spacing=spacing,
+                away=plan.waits_off_chip,
                 collective_code=0 if collective is None else collective.code_bytes,
                 collective_copies=0.0 if collective is None else collective.copies,
                 ring_code=ring_code,
@@ -272,16 +297,20 @@ class Stages:
                 hosts_apart=hosts_apart,
                 turns=plan.turns,
                 narrow=plan.narrow_stash,
-                io_tiles=io_tiles,
+                io_tiles=plan.io_tiles,
+                spacing=spacing,
+                away=plan.waits_off_chip,
             )
             return StageCosts(of, memory, cycles)
 
-        return Stages({share: made(of) for share, of in costs.items()}, hosts_apart, io_tiles)
+        spacings = spacings if plan.recompute == Recomputation.SEGMENTS else SPACINGS[:1]
+        ways = {StageWay(share, spacing): made(of, spacing) for share, of in costs.items() for spacing in spacings}
+        return Stages(ways, hosts_apart, plan.io_tiles)
 
     @property
     def usual(self) -> StageCosts:
-        """Costs of stages whose products plan with the libraries' own proportion."""
-        return next(iter(self.by_proportion.values()))
+        """Costs of stages in the first way."""
+        return next(iter(self.by_way.values()))
 
     @property
     def system(self) -> System:
@@ -298,7 +327,12 @@ class Stages:
         """Costs of the segments with the libraries' own proportion."""
         return self.usual.costs
 
-    def on(self, plan: Spreading, ipu: int) -> StageCosts:
-        """Costs of stages on an IPU of a plan."""
-        share = plan.proportion_of(ipu)
-        return self.usual if share is None else self.by_proportion[share]
+    def on(self, plan: Spreading, stage: int) -> StageCosts:
+        """Costs of a stage in the way that it has in a plan."""
+        share, spacing = plan.way_of(stage)
+        return self.by_way[StageWay(self.first_share if share is None else share, spacing)]
+
+    @property
+    def first_share(self) -> float | None:
+        """The share of memory that is tried first, for which a plan says None."""
+        return next(iter(self.by_way)).share

@@ -28,14 +28,25 @@ def kept(of: str, kind: type[T], measure: Callable[[], T]) -> T:
         kind: Their type: a dataclass of numbers, tuples of these, and arrays of int64 with one dimension.
         measure: Measures them.
     """
-    key = f"{hashlib.sha256(f'{kind.__qualname__} {of}'.encode()).hexdigest()}-costs"
-    stored = load_object(key)
-    if stored is not None:
-        with contextlib.suppress(zlib.error, msgspec.DecodeError):
-            return msgspec.msgpack.decode(zlib.decompress(stored), type=kind, dec_hook=_array)
+    known = stored(of, kind)
+    if known is not None:
+        return known
     costs = measure()
-    store_object(key, zlib.compress(msgspec.msgpack.encode(costs, enc_hook=_content)))
+    store_object(_key(of, kind), zlib.compress(msgspec.msgpack.encode(costs, enc_hook=_content)))
     return costs
+
+
+def stored(of: str, kind: type[T]) -> T | None:
+    """Costs that were measured before; None where there are none."""
+    found = load_object(_key(of, kind))
+    if found is not None:
+        with contextlib.suppress(zlib.error, msgspec.DecodeError):
+            return msgspec.msgpack.decode(zlib.decompress(found), type=kind, dec_hook=_array)
+    return None
+
+
+def _key(of: str, kind: type) -> str:
+    return f"{hashlib.sha256(f'{kind.__qualname__} {of}'.encode()).hexdigest()}-costs"
 
 
 def _content(array: Any) -> bytes:

@@ -36,7 +36,7 @@ def fitted_text(fitted: Fitted) -> str:
             f"  what fills more than {100 * _NEAR:.0f} % of a tile may not fit when it is compiled as a whole: --check"
         )
     waits = best.estimate.host_cycles / best.estimate.tick_cycles
-    if waits > _WAITS and not fitted.space.io_tiles:
+    if waits > _WAITS and not best.plan.io_tiles:
         lines.append(
             f"  IPUs of the fastest wait for the host {100 * waits:.0f} % of the time: IO tiles meet it meanwhile "
             "(--io-tiles 32, opts.TensorLocations.numIOTiles)"
@@ -70,6 +70,9 @@ def plan_words(plan: Spreading) -> str:
     if plan.stages > 1:
         parts.append(f"{counted(plan.stages, 'stage')}" + (", the last on the first IPU" if plan.returns else ""))
         parts.append(f"recompute {plan.recompute.value}")
+    if plan.spacings:
+        every = ", ".join(map(str, plan.spacings[:-1]))
+        parts.append(f"checkpoints every {every} parts of the stages before the last")
     if plan.state != StatePlace.ON_CHIP:
         parts.append(f"optimiser state {plan.state.value}")
     if plan.plans_smaller:
@@ -78,6 +81,10 @@ def plan_words(plan: Spreading) -> str:
         parts.append("forward and backward stages take turns")
     if plan.narrow_stash:
         parts.append("activations wait as 8-bit floats")
+    if plan.waits_off_chip:
+        parts.append("activations wait in streaming memory")
+    if plan.io_tiles:
+        parts.append(f"{plan.io_tiles} IO tiles")
     if plan.shared_functions:
         parts.append("code of equal layers held once")
     return ", ".join(parts)
@@ -98,7 +105,8 @@ def _row(number: int, ranked: Ranked) -> tuple[str, ...]:
         str(number),
         f"{plan.ipus} x {plan.replicas}",
         f"{plan.micro_batch} x {plan.accumulation:,}",
-        f"{plan.stages}{'+' if plan.returns else ''}{' in turns' if plan.turns else ''}",
+        f"{plan.stages}{'+' if plan.returns else ''}{' in turns' if plan.turns else ''}"
+        f"{' off chip' if plan.waits_off_chip else ''}",
         plan.recompute.value if plan.stages > 1 else "-",
         plan.state.value,
         f"{estimate.cycles:,}",

@@ -193,6 +193,26 @@ def streaming_cycles(units: Iterable[float], ipus: int, replicas: int, system: S
     return sum(2 * remote_cycles(round(size), 1, graph) for size in units)
 
 
+def away_cycles(
+    row_bytes: npt.NDArray[np.int64], copies: npt.NDArray[np.int64], ipus: int, replicas: int, system: System
+) -> npt.NDArray[np.int64]:
+    """Cycles of writing or of reading one row of rings in streaming memory; 0 where a row has nothing in it.
+
+    Args:
+        row_bytes: A stored row of each, over all tiles of an IPU.
+        copies: Copies that bring a row there.
+        ipus: IPUs of a replica.
+        replicas: Number of replicas.
+        system: The machine.
+    """
+    graph = Graph(system.with_ipus(ipus * replicas), replicas=replicas)
+    sizes, place = np.unique(row_bytes, return_inverse=True)
+    cycles = [remote_cycles(int(size), 1, graph) if size else 0 for size in sizes]
+    further = (copies - 1) * remote_cycles(0, 1, graph)
+    found = np.array(cycles, np.int64)[place].reshape(row_bytes.shape)
+    return np.where(row_bytes > 0, found + further, 0)
+
+
 Cycles = npt.NDArray[np.int64]
 Streams = tuple[int, int]
 """Cycles of some streams behind the meeting with the host: in all, and in which they keep the host's link busy."""

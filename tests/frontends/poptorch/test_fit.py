@@ -134,6 +134,54 @@ def test_fit__code_of_stages_that_take_turns__trains_as_the_grouped_pipeline_doe
     assert losses[2] == pytest.approx(losses[0], rel=2e-2)
 
 
+def test_fit__code_with_activations_off_the_chip_and_fewer_checkpoints__trains_as_the_usual_pipeline_does(found):
+    usual = of_ipus(found, 2, "segments").plan
+    losses = []
+    for plan in (usual, replace(usual, waits_off_chip=True, spacings=(2, 1))):
+        torch.manual_seed(3)
+        model = Classifier()
+        opts = run(found.code(plan), model)
+        assert opts.TensorLocations.locations(training=True).activations.on_chip != plan.waits_off_chip
+        wrapped = poptorch.trainingModel(model, opts, optimizer=sgd(model))
+        data, labels = torch.randn(plan.batch, 64), torch.randint(10, (plan.batch,))
+        losses.append([float(wrapped(data, labels).mean()) for _ in range(3)])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+    said = plan_words(replace(usual, waits_off_chip=True, spacings=(2, 1), io_tiles=32))
+    assert "checkpoints every 2 parts of the stages before the last" in said
+    assert "activations wait in streaming memory, 32 IO tiles" in said
+
+
+def test_fit__fewer_checkpoints__are_those_of_the_plan(found):
+    usual = of_ipus(found, 2, "segments").plan
+    hooked = []
+    for spacing in (1, 2):
+        model = Classifier()
+        run(found.code(replace(usual, spacings=(spacing, 1))), model)
+        hooked.append(sum(len(m._forward_pre_hooks) for m in model.modules()))
+    # Blocks are hooks, too: each of two.
+    first = usual.cuts[0]
+    assert [count - 2 for count in hooked] == [first - 1, (first - 1) // 2]
+
+
+def test_changes_to_fit__model_on_a_small_chip__are_found_with_half_precision_and_smaller_batches():
+    model = Classifier(width=256)
+    small = systems.bow_2000().evolve(ipu={"num_tiles": 4, "tile": {"total_bytes": 640_000}})
+    report = poptorch.changes_to_fit(model, example(64, 256), system=small, optimizer=sgd(model))
+    told = report.fit_changes
+    assert not told.fits
+    tried = {change for each in told.tried for change in each.changes}
+    assert {"micro-batch 64 → 32", "weights and inputs in half precision"} <= tried
+    assert told.found
+    assert told.found[-1].bytes <= told.available_bytes
+    roomy = poptorch.changes_to_fit(model, example(64, 256), system=FEW_TILES, optimizer=sgd(model))
+    assert roomy.fit_changes.fits
+
+
+def test_changes_to_fit__no_micro_batch__is_refused():
+    with pytest.raises(InvalidOptionError, match="micro_batch takes a positive whole number, got 0"):
+        poptorch.changes_to_fit(Classifier(), example(), micro_batch=0)
+
+
 def test_fit__plan_in_other_words__says_what_waits_how(found):
     plan = of_ipus(found, 2, "stages").plan
     said = plan_words(replace(plan, turns=True, narrow_stash=True))

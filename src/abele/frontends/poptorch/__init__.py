@@ -37,7 +37,7 @@ from abele.frontends.poptorch.errors import (
     UnrecoverableError,
     createPoptorchError,
 )
-from abele.frontends.poptorch.fitting import Fit, fit
+from abele.frontends.poptorch.fitting import Fit, changes_to_fit, fit
 from abele.frontends.poptorch.functions import tensor_parallel
 from abele.frontends.poptorch.functions.annotations import Attribute, NameScope
 from abele.frontends.poptorch.functions.custom_ops import CustomOp, custom_op, register_op
@@ -137,6 +137,7 @@ __all__ = [
     "_logging",
     "_poplar_executor",
     "accessAttributes",
+    "changes_to_fit",
     "cond",
     "createPoptorchError",
     "ctc_beam_search_decoder",

@@ -23,6 +23,7 @@ from abele.fitting import (
     fitted_card,
     fitted_dict,
     fitted_text,
+    fitting_system,
 )
 from abele.frontends.poptorch.capture import CapturedModel, capture
 from abele.frontends.poptorch.capture.capture import check_initialised
@@ -30,7 +31,7 @@ from abele.frontends.poptorch.errors import ArgumentError, Error
 from abele.frontends.poptorch.options import Options
 from abele.frontends.poptorch.training.rules import check_parameters, read_optimiser
 from abele.frontends.poptorch.values import structures
-from abele.machine import System, systems
+from abele.machine import System
 from abele.network import Group
 
 # Examples: arguments of a micro-batch, in other sizes.
@@ -121,12 +122,16 @@ def _options(fitted: Fitted, plan: Spreading) -> list[str]:
     if plan.plans_smaller:
         shares = ", ".join(f'"IPU{i}": {share:g}' for i, share in enumerate(plan.proportions) if share is not None)
         lines.append(f"opts.setAvailableMemoryProportion({{{shares}}})")
-    if fitted.space.io_tiles:
-        lines.append(f"opts.TensorLocations.numIOTiles({fitted.space.io_tiles})")
+    if plan.io_tiles:
+        lines.append(f"opts.TensorLocations.numIOTiles({plan.io_tiles})")
     if plan.turns:
         lines.append('opts.Abele.pipelineSchedule("interleaved")')
     if plan.narrow_stash:
         lines.append('opts.Abele.stash("F143")  # activations wait as 8-bit floats')
+    if plan.waits_off_chip:
+        lines.append(
+            "opts.TensorLocations.setActivationLocation(poptorch.TensorLocationSettings().useOnChipStorage(False))"
+        )
     if plan.shared_functions:
         lines.append("opts.Abele.sharedFunctions(True)")
     if plan.state != StatePlace.ON_CHIP:
@@ -150,7 +155,7 @@ def _blocks(fitted: Fitted, plan: Spreading, model: torch.nn.Module, first: str)
 
 def _checkpoints(fitted: Fitted, plan: Spreading, model: torch.nn.Module) -> list[str]:
     segments = fitted.chains[plan.micro_batch].segments
-    inside = [segments[i].module for begin, end in plan.bounds(len(segments))[:-1] for i in range(begin + 1, end)]
+    inside = [segments[number].module for number in plan.checkpoints(len(segments))]
     if not inside:
         return []
     lines = ["# What these layers read is kept; the rest of their stages is computed again.", "for layer in ["]
@@ -251,6 +256,7 @@ def fit(
     batch: int | None = None,
     optimizer: torch.optim.Optimizer | None = None,
     micro_batches: Sequence[int] | None = None,
+    io_tiles: Sequence[int] | None = None,
     options: Options | None = None,
     check: int = 1,
     progress: Progress | None = None,
@@ -265,6 +271,7 @@ def fit(
         batch: Samples of one update; None for as many as make the rest of an update hardly count.
         optimizer: Optimiser that trains the model; None to run it forward alone.
         micro_batches: Sizes to try; by default the example's, doubled while it pays, or halved until it fits.
+        io_tiles: Numbers of IO tiles to try; by default that of the options alone.
         options: Further options of the model, such as its precision and its IO tiles.
         check: Number of the fastest plans that are compiled as a whole, to set figures side by side.
         progress: Called with what is done and the part of it that is.
@@ -288,29 +295,38 @@ def fit(
         batch=batch,
         micro_batches=sizes,
         first=None if micro_batches is not None else own,
-        io_tiles=(options or Options()).io_tiles,
+        io_tiles=((options or Options()).io_tiles,) if io_tiles is None else tuple(dict.fromkeys(io_tiles)),
         settings=replace((options or Options()).settings(type(model).__name__), cache=None),
         starts=frozenset(_starts(model)),
     )
 
     def model_of(size: int) -> Model:
-        with _mode(model, training=optimizer is not None):
-            args, kwargs = arguments(make(size))
-            captured = capture(model, args, kwargs, training=optimizer is not None)
-        return Model(captured.net, None if optimizer is None else tuple(_groups(captured, optimizer)))
+        captured = recorded(model, make(size), training=optimizer is not None)
+        return Model(captured.net, groups_of(captured, optimizer))
 
     return Fit(fit_network(model_of, space, check=check, progress=progress), model)
 
 
-def fitting_system(system: System | str) -> System:
-    """A machine by name, in which ``pod16`` stands for ``bow-pod16``.
+def recorded(model: torch.nn.Module, example: Any, *, training: bool) -> CapturedModel:
+    """A model as a network, in the mode that it runs in.
 
-    Raises:
-        MachineError: There is no such machine.
+    Args:
+        model: The model.
+        example: Arguments of a micro-batch.
+        training: True if it is trained.
     """
-    if isinstance(system, str) and system not in systems.names() and f"bow-{system}" in systems.names():
-        system = f"bow-{system}"
-    return systems.resolve(system)
+    args, kwargs = arguments(example)
+    with _mode(model, training=training):
+        return capture(model, args, kwargs, training=training)
+
+
+def groups_of(captured: CapturedModel, optimizer: torch.optim.Optimizer | None) -> tuple[Group, ...] | None:
+    """Rules of an optimiser with the values that they update; None without one."""
+    if optimizer is None:
+        return None
+    weights = {value: captured.weights[value.name] for value in captured.net.parameters}
+    trained = {id(tensor): value for value, tensor in weights.items() if tensor.requires_grad}
+    return tuple(read_optimiser(optimizer, trained))
 
 
 def _check_counts(batch: int | None, micro_batches: Sequence[int] | None, check: int) -> None:
@@ -349,9 +365,3 @@ def _mode(model: torch.nn.Module, *, training: bool) -> Iterator[None]:
         yield
     finally:
         model.train(before)
-
-
-def _groups(captured: CapturedModel, optimizer: torch.optim.Optimizer) -> list[Group]:
-    weights = {value: captured.weights[value.name] for value in captured.net.parameters}
-    trained = {id(tensor): value for value, tensor in weights.items() if tensor.requires_grad}
-    return read_optimiser(optimizer, trained)
