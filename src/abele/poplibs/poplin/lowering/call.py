@@ -198,9 +198,9 @@ class ContractionCall:
         shared = self._shared_plan(chosen)
         if shared is not None:
             return PlanSeries("co", (shared,))
-        # Eight units make eight out-channels in a pass, so that half a block keeps them as busy as a whole one.
+        # Eight units make eight out-channels in a pass, and fewer units fewer: half a block keeps them as busy.
         units, _ = machine.conv_units(self.problem.dtype, self.problem.partials)
-        halves = self.layouts.halves_out and units == HALF_BLOCK and not self.planning.joint
+        halves = self.layouts.halves_out and 0 < units <= HALF_BLOCK and not self.planning.joint
         return make_schedule(self.problem, chosen, machine, self.searching, halves=halves)
 
     @cached_property
