@@ -1,7 +1,8 @@
 """Take the pictures of the analyser's views: python docs/make_view_pictures.py FOLDER [--only NAME].
 
 The folder holds reports, NAME.abele-report: digits, braggnn, bert-pod16 (BERT-Large in a pipeline), resnet50 (as
-MLPerf's submission trained it), before and after (Smith-Waterman). Pictures of those that are not there are left as they are. Needs Chromium and playwright.
+MLPerf's submission trained it), before and after (Smith-Waterman). Pictures of those that are not there are left as
+they are. Needs Chromium and playwright.
 """
 
 from __future__ import annotations
