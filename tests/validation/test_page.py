@@ -102,7 +102,7 @@ def test_write_page__comparison_is_left_out__stays_in_the_page(tmp_path: Path) -
     assert (tmp_path / "validation.md").read_text(encoding="utf-8") == whole
     page.write_page([Comparison("blur", "blurs", "Anew.", blurs)], tmp_path)
     text = (tmp_path / "validation.md").read_text(encoding="utf-8")
-    assert text.index("## Blurs\n\nAnew.") < text.index("## Operators: cycles")
+    assert text.index("## Operators: cycles") < text.index("## Blurs\n\nAnew.")
     assert [text.count(part) for part in ("| operators: cycles | 1 |", "| blurs | 1 |", "- **matrix solver.**")] == [
         1
     ] * 3

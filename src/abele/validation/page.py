@@ -179,14 +179,14 @@ def page_text(
         comparisons: Comparisons to show, in order.
         pictures: Paths of pictures, by key of the comparison.
         failures: Failed comparisons, a line each.
-        old: The page before, whose other comparisons and reasons come after these.
+        old: The page before, whose other comparisons and reasons stay, each at its place.
     """
     _, *before = _SECTIONS.split(old)
-    made = {_heading(comparison) for comparison in comparisons} | {_REASONS_HEADING, _FAILURES_HEADING}
-    kept = [section for section in before if section.split("\n", 1)[0][3:] not in made]
-    parts = [_INTRODUCTION, _overview(comparisons, old), _calibrations()]
-    parts += [_section(comparison, pictures.get(comparison.key)) for comparison in comparisons]
-    parts += [section.rstrip("\n") + "\n" for section in kept]
+    sections = {part.split("\n", 1)[0][3:]: part.rstrip("\n") + "\n" for part in before}
+    for last in (_REASONS_HEADING, _FAILURES_HEADING):
+        sections.pop(last, None)
+    sections |= {_heading(c): _section(c, pictures.get(c.key)) for c in comparisons}
+    parts = [_INTRODUCTION, _overview(comparisons, old), _calibrations(), *sections.values()]
     reasons = notes_text(comparisons)
     more = [line for line in _REASON_LINES.findall(old) if line.split("**")[1] not in _kinds_shown(comparisons)]
     if reasons or more:
@@ -200,13 +200,13 @@ def page_text(
 
 def _overview(comparisons: Sequence[Comparison], old: str) -> str:
     """The table of all comparisons, with the others of the page before."""
-    rows: list[Sequence[str]] = [(c.title, *_shares(c.spread), _bars_text(c), _verdict(c)) for c in comparisons]
-    titles = {c.title for c in comparisons} | {"comparison"}
+    rows: dict[str, Sequence[str]] = {}
     for line in _SECTIONS.split(old)[0].splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if len(cells) == len(_OVERVIEW) and cells[0] not in titles and "--" not in cells[0]:
-            rows.append(cells)
-    return _table(_OVERVIEW, rows)
+        if len(cells) == len(_OVERVIEW) and cells[0] != _OVERVIEW[0] and "--" not in cells[0]:
+            rows[cells[0]] = cells
+    rows |= {c.title: (c.title, *_shares(c.spread), _bars_text(c), _verdict(c)) for c in comparisons}
+    return _table(_OVERVIEW, rows.values())
 
 
 def _calibrations() -> str:
