@@ -90,3 +90,19 @@ def test_page_text__kind_whose_reason_is_known__says_it() -> None:
     assert "## Where they disagree, and why" in text
     assert "- **matrix solver.** Vertices cost PopLibs' published" in text
     assert "**add" not in text
+
+
+def test_write_page__comparison_is_left_out__stays_in_the_page(tmp_path: Path) -> None:
+    solves = (Figure("a", "matrix_solver", 1, 2, "cycles", "x"),)
+    blurs = (Figure("b", "step", 3, 2, "cycles", "x"),)
+    first = Comparison("operators", "operators: cycles", "How.", solves), Comparison("blur", "blurs", "So.", blurs)
+    page.write_page(first, tmp_path)
+    whole = (tmp_path / "validation.md").read_text(encoding="utf-8")
+    page.write_page(first[:1], tmp_path)
+    assert (tmp_path / "validation.md").read_text(encoding="utf-8") == whole
+    page.write_page([Comparison("blur", "blurs", "Anew.", blurs)], tmp_path)
+    text = (tmp_path / "validation.md").read_text(encoding="utf-8")
+    assert text.index("## Operators: cycles") < text.index("## Blurs\n\nAnew.")
+    assert [text.count(part) for part in ("| operators: cycles | 1 |", "| blurs | 1 |", "- **matrix solver.**")] == [
+        1
+    ] * 3

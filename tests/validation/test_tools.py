@@ -106,6 +106,13 @@ def test_tiles__more_than_there_are__is_refused() -> None:
         compile_row("gemm", Parameters.parse("--m 1 --k 1 --n 1 --tiles-per-ipu 5000"), systems.get("gc2"))
 
 
+@pytest.mark.parametrize(("chip", "fits"), [("gc2", False), ("gc200", True)])
+def test_product__published_fullest_tile_is_too_full__so_is_ours(chip: str, fits: bool) -> None:
+    # Graphcore's model has 304,792 B on the fullest tile of a GC2 (of 262,144 B), and 460,824 B on that of a GC200.
+    memory = compile_row("gemm", Parameters.parse("--m 1000 --k 512 --n 30000"), systems.get(chip)).memory
+    assert (int(memory.total_bytes.max()) <= memory.available_bytes) is fits
+
+
 def test_measure__parameter_is_not_known__is_named_beside_the_figures() -> None:
     row = BenchmarkRow(
         "sum", "reduction", Parameters.parse("--shape 64 --dims 0 --colour red"), {"gc2": Reference(100, None)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -99,14 +100,24 @@ REASONS = {
 
 def notes_text(comparisons: Iterable[Comparison]) -> str:
     """Markdown: the reasons for what ``comparisons`` contain."""
+    shown = [kind.rstrip(".") for kind in _kinds_shown(comparisons)]
+    lines = [f"- **{kind}.** {' '.join(REASONS[kind].split())}" for kind in shown if kind in REASONS]
+    return "\n".join([f"## {_REASONS_HEADING}\n", *lines, ""]) if lines else ""
+
+
+def _kinds_shown(comparisons: Iterable[Comparison]) -> list[str]:
+    """Names of kinds, as lines of reasons begin: with a full stop."""
     found: dict[str, None] = {}
     for comparison in comparisons:
-        found |= {"dense products" if comparison.key == "gemm" else comparison.key: None}
-        found |= {f.kind.replace("_", " "): None for f in comparison.figures}
-    lines = [f"- **{kind}.** {' '.join(REASONS[kind].split())}" for kind in found if kind in REASONS]
-    return "\n".join(["## Where they disagree, and why\n", *lines, ""]) if lines else ""
+        found |= {("dense products" if comparison.key == "gemm" else comparison.key) + ".": None}
+        found |= {f.kind.replace("_", " ") + ".": None for f in comparison.figures}
+    return list(found)
 
 
+_OVERVIEW = ("comparison", "figures", "median", "90 %", "worst", "asked for", "")
+_REASONS_HEADING, _FAILURES_HEADING = "Where they disagree, and why", "Not compared"
+_SECTIONS = re.compile(r"^(?=## )", re.MULTILINE)
+_REASON_LINES = re.compile(r"^- \*\*[^*]+\.\*\* .*$", re.MULTILINE)
 _MOST_ROWS = 40
 """Comparisons of more figures are shown by kind, with the figures that are furthest off."""
 _FURTHEST = 5
@@ -118,6 +129,8 @@ Abele's predictions beside what others measured or modelled. This page is made b
 ```
 abele validate --operators OPERATORS.csv --silicon SILICON.csv --training --packing LENGTHS.csv --out docs
 ```
+
+What a command leaves out stays as the page has it.
 
 The first file has published operator benchmarks: columns `name`, `tool`, `params`, and for `mk1` and `mk2` `cycles` and
 `total_mem_bytes`. The second has small products: `N`, `cycles_measured`. The third, which may be left out, has
@@ -132,6 +145,8 @@ percentiles and worst errors are without signs.
 
 def write_page(comparisons: Sequence[Comparison], folder: str | Path, *, failures: Sequence[str] = ()) -> list[Path]:
     """Write ``validation.md`` and, where matplotlib is installed, a picture per comparison; the files written.
+
+    Comparisons that a page in the folder has beside ``comparisons`` stay as they are.
 
     Args:
         comparisons: Comparisons to show, in order.
@@ -150,25 +165,48 @@ def write_page(comparisons: Sequence[Comparison], folder: str | Path, *, failure
             pictures[comparison.key] = f"pictures/{path.name}"
             written.append(path)
     page = folder / "validation.md"
-    page.write_text(page_text(comparisons, pictures, failures), encoding="utf-8")
+    old = page.read_text(encoding="utf-8") if page.is_file() else ""
+    page.write_text(page_text(comparisons, pictures, failures, old), encoding="utf-8")
     return [page, *written]
 
 
-def page_text(comparisons: Sequence[Comparison], pictures: dict[str, str], failures: Sequence[str] = ()) -> str:
-    """The page as Markdown; ``pictures`` has the paths of pictures by key of the comparison."""
-    parts = [_INTRODUCTION, _overview(comparisons), _calibrations()]
-    parts += [_section(comparison, pictures.get(comparison.key)) for comparison in comparisons]
+def page_text(
+    comparisons: Sequence[Comparison], pictures: dict[str, str], failures: Sequence[str] = (), old: str = ""
+) -> str:
+    """The page as Markdown.
+
+    Args:
+        comparisons: Comparisons to show, in order.
+        pictures: Paths of pictures, by key of the comparison.
+        failures: Failed comparisons, a line each.
+        old: The page before, whose other comparisons and reasons stay, each at its place.
+    """
+    _, *before = _SECTIONS.split(old)
+    sections = {part.split("\n", 1)[0][3:]: part.rstrip("\n") + "\n" for part in before}
+    for last in (_REASONS_HEADING, _FAILURES_HEADING):
+        sections.pop(last, None)
+    sections |= {_heading(c): _section(c, pictures.get(c.key)) for c in comparisons}
+    parts = [_INTRODUCTION, _overview(comparisons, old), _calibrations(), *sections.values()]
     reasons = notes_text(comparisons)
-    if reasons:
-        parts.append(reasons)
+    more = [line for line in _REASON_LINES.findall(old) if line.split("**")[1] not in _kinds_shown(comparisons)]
+    if reasons or more:
+        parts.append("\n".join([reasons.rstrip("\n") or f"## {_REASONS_HEADING}\n", *more, ""]))
     if failures:
-        parts.append("## Not compared\n\n" + "\n".join(f"- {_one_line(failure)}" for failure in failures) + "\n")
+        parts.append(
+            f"## {_FAILURES_HEADING}\n\n" + "\n".join(f"- {_one_line(failure)}" for failure in failures) + "\n"
+        )
     return "\n".join(parts)
 
 
-def _overview(comparisons: Iterable[Comparison]) -> str:
-    rows = [(c.title, *_shares(c.spread), _bars_text(c), _verdict(c)) for c in comparisons]
-    return _table(("comparison", "figures", "median", "90 %", "worst", "asked for", ""), rows)
+def _overview(comparisons: Sequence[Comparison], old: str) -> str:
+    """The table of all comparisons, with the others of the page before."""
+    rows: dict[str, Sequence[str]] = {}
+    for line in _SECTIONS.split(old)[0].splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == len(_OVERVIEW) and cells[0] != _OVERVIEW[0] and "--" not in cells[0]:
+            rows[cells[0]] = cells
+    rows |= {c.title: (c.title, *_shares(c.spread), _bars_text(c), _verdict(c)) for c in comparisons}
+    return _table(_OVERVIEW, rows.values())
 
 
 def _calibrations() -> str:
@@ -180,10 +218,13 @@ def _calibrations() -> str:
     return "Calibrated constants:\n\n" + _table(("constant", "value", "calibrated on"), rows, numbers=2)
 
 
-def _section(comparison: Comparison, picture: str | None) -> str:
+def _heading(comparison: Comparison) -> str:
     title, is_word = comparison.title, comparison.title.split()[0].rstrip(":").isalpha()
-    title = title[0].upper() + title[1:] if is_word else title
-    parts = [f"## {title}\n\n{comparison.about}\n"]
+    return title[0].upper() + title[1:] if is_word else title
+
+
+def _section(comparison: Comparison, picture: str | None) -> str:
+    parts = [f"## {_heading(comparison)}\n\n{comparison.about}\n"]
     if picture is not None:
         parts.append(f"![{comparison.title}: predicted against reference]({picture})\n")
     if len(comparison.figures) <= _MOST_ROWS:
