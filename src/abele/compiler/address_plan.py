@@ -158,7 +158,7 @@ def _packed(held: Held, buffers: _Moving, tiles: Int32, memory: TileMemory) -> T
 
 
 def _places_of(lives: Liveness, variable: Int64) -> Int64:
-    """Number of the place of each variable, int64[n]; one that took the place of another has that of the other."""
+    """Number of the place of each variable, int64[n]; equal where one took the place of another."""
     place = np.arange(len(lives.used))
     place[lives.candidates] = lives.candidates[lives.place]
     return np.unique(place[variable], return_inverse=True)[1]
