@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.arrays import Bool, Int32, Int64
-from abele.compiler.addresses import Items, pack
+from abele.compiler.addresses import Items, most_live, pack
 from abele.compiler.liveness import Liveness
 from abele.compiler.superstep import make_read_only
 from abele.compiler.tile_vector import TileVector
@@ -118,7 +118,16 @@ def pack_tiles(held: Held, needed: TileVector, memory: TileMemory) -> tuple[Tile
 def _packed(held: Held, buffers: _Moving, tiles: Int32, memory: TileMemory) -> TileAddresses:
     """Addresses on some tiles that hold the same."""
     tile, grid = int(tiles[0]), memory.alignment_bytes
-    variable, item, kept = _kept(held, tile, memory)
+    moving = buffers.on(tile, grid)
+    variable, kept = _kept(held, tile, memory, held.lifetimes.end_apart)
+    item = np.arange(len(variable))
+    # Results take the places of operands where that makes the worst step smaller; each place that two have is one
+    # thing more that lives long, between which there are gaps.
+    joined = _places_of(held.lifetimes, variable)
+    if len(np.unique(joined)) < len(variable):
+        together = _kept(held, tile, memory, held.lifetimes.end)[1].joined(joined)
+        if most_live(together.followed_by(moving)) < most_live(kept.followed_by(moving)):
+            item, kept = joined, together
     program = -(-int(held.program[tile]) // grid) * grid
     # What always lives and asks for nothing lies without gaps behind the program.
     plain = (kept.begin[kept.ptr[:-1]] < 0) & (kept.lowest == 0) & (kept.alignment <= grid)
@@ -129,7 +138,6 @@ def _packed(held: Held, buffers: _Moving, tiles: Int32, memory: TileMemory) -> T
     floor = program + int(kept.size[plain].sum())
     address = np.zeros(len(kept.size), dtype=np.int64)
     address[plain] = program + np.cumsum(kept.size[plain]) - kept.size[plain]
-    moving = buffers.on(tile, grid)
     placed = pack(kept.take(~plain).followed_by(moving), floor, memory.usable_bytes, memory)
     address[~plain] = placed.address[: len(placed.address) - len(moving.size)]
     moved = placed.address[len(placed.address) - len(moving.size) :]
@@ -149,8 +157,22 @@ def _packed(held: Held, buffers: _Moving, tiles: Int32, memory: TileMemory) -> T
     )
 
 
-def _kept(held: Held, tile: int, memory: TileMemory) -> tuple[Int64, Int64, Items]:
-    """Variables on a tile, the item of each, and the items; those that always live do so from step −1 on."""
+def _places_of(lives: Liveness, variable: Int64) -> Int64:
+    """Number of the place of each variable, int64[n]; equal where one took the place of another."""
+    place = np.arange(len(lives.used))
+    place[lives.candidates] = lives.candidates[lives.place]
+    return np.unique(place[variable], return_inverse=True)[1]
+
+
+def _kept(held: Held, tile: int, memory: TileMemory, ends: Int64) -> tuple[Int64, Items]:
+    """Variables on a tile, and what they want; those that always live do so from step −1 on.
+
+    Args:
+        held: Contents of the tiles.
+        tile: The tile.
+        memory: The memory of a tile.
+        ends: End of each lifetime.
+    """
     lives = held.lifetimes
     here = np.flatnonzero(held.tile == tile)
     always = lives.always_live[held.variable[here]]
@@ -164,8 +186,8 @@ def _kept(held: Held, tile: int, memory: TileMemory) -> tuple[Int64, Int64, Item
     row = np.repeat(first[variable] - ptr[:-1], pieces) + np.arange(ptr[-1])
     begin, end = np.full(len(row), -1), np.full(len(row), max(1, lives.num_steps))
     passing = ~np.repeat(always, pieces)
-    begin[passing], end[passing] = lives.begin[row[passing]], lives.end[row[passing]]
-    items = Items(
+    begin[passing], end[passing] = lives.begin[row[passing]], ends[row[passing]]
+    return variable, Items(
         size=held.bytes[here],
         alignment=held.alignment[here],
         lowest=np.where(held.interleaved[here], memory.plain_bytes, 0),
@@ -174,11 +196,6 @@ def _kept(held: Held, tile: int, memory: TileMemory) -> tuple[Int64, Int64, Item
         end=end,
         apart=_partners(held.apart, here),
     )
-    # A variable that took the place of another has its address.
-    place = np.arange(len(lives.used))
-    place[lives.candidates] = lives.candidates[lives.place]
-    _, item = np.unique(place[variable], return_inverse=True)
-    return variable, item, items.joined(item)
 
 
 def _free_below(begin: Int64, end: Int64, floor: int, memory: TileMemory) -> int:

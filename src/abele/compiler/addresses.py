@@ -159,6 +159,11 @@ def pack(items: Items, floor: int, room: int, memory: TileMemory) -> PackedItems
     return best
 
 
+def most_live(items: Items) -> int:
+    """Bytes that live at the worst moment."""
+    return int(_live(items.by_moments()).max(initial=0))
+
+
 def _live(items: Items) -> Int64:
     """Bytes that live at each moment, int64[moments]."""
     size, steps = np.repeat(items.size, np.diff(items.ptr)), int(items.end.max(initial=0))

@@ -43,6 +43,7 @@ class Liveness:
         end: One past its last step, int64[k].
         num_steps: Steps of all programs.
         place: Candidate at whose address each lies, int64[n]: itself, unless one took the place of another.
+        end_apart: End of each lifetime where none takes the place of another, int64[k].
     """
 
     used: Bool
@@ -53,6 +54,7 @@ class Liveness:
     end: Int64
     num_steps: int
     place: Int64
+    end_apart: Int64
 
     @property
     def owner(self) -> Int64:
@@ -114,6 +116,7 @@ def liveness(
         end=end,
         num_steps=num_steps,
         place=np.arange(len(candidates)),
+        end_apart=end,
     )
 
 
