@@ -123,7 +123,8 @@ def _bert(name: str, title: str, size: tuple[int, int, int], micro_batch: int) -
 
 def _gpt2(name: str, title: str, size: tuple[int, int, int], positions: int) -> KnownModel:
     width, layers, heads = size
-    vocabulary = 50_257
+    # 50,257 words and room for 15, so that the units get whole groups: as in the published runs of GPT-2.
+    vocabulary = 50_272
 
     def make() -> nn.Module:
         with _half_weights():

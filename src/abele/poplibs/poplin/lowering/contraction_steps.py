@@ -265,6 +265,7 @@ def build(
     *,
     scaling: Scaling = UNSCALED,
     onto: Onto | None = None,
+    is_part: bool = False,
 ) -> None:
     """Append the supersteps of ``plan`` to ``body``.
 
@@ -278,12 +279,13 @@ def build(
         where: Tiles and regions in which the plan leaves the output.
         scaling: Factor of the products.
         onto: The total that the output is added to, of which ``where`` has the shares; None to write it.
+        is_part: True for one of several serial parts.
     """
     grid = VertexGrid(plan)
     sizes = out.local_extents(grid.slices(grid.out_dims).size).prod(axis=1)
     made = None
     total, held = onto, where
-    if onto is not None and where.is_crowded(plan.tiles):
+    if onto is not None and is_part and where.is_crowded(plan.tiles):
         # Few tiles hold this part of the total: all add partials up, and those few what comes of it.
         made = OutputPartials.create(graph, plan.problem.output, sizes, 1)
         where, onto = home_of(plan, made.regions()), None
