@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from abele.garden.models.gpt2 import Gpt2
 from abele.garden.models.resnet import ResNet50
 
 Arguments = tuple[Tensor, ...]
+_MASKED = 0.15
+"""Part of the positions of a sequence whose tokens BERT guesses."""
 
 
 @dataclass(frozen=True)
@@ -27,18 +30,36 @@ class KnownModel:
     Attributes:
         name: The name.
         title: Name of the model, for people.
-        make: Makes it, in float16; its weights hold whatever was in memory.
-        arguments: Arguments of a micro-batch of so many samples.
+        sequence: Positions of a sequence that it is usually trained with; None where it has no sequences.
+        make: Makes it for sequences of so many positions, in float16; its weights hold whatever was in memory.
+        arguments: Arguments of a micro-batch of so many samples, with sequences of so many positions.
         micro_batch: Samples of a micro-batch that it is usually trained with.
         optimizer: Makes the optimiser that it is usually trained with, with sums of gradients in float16.
     """
 
     name: str
     title: str
-    make: Callable[[], nn.Module]
-    arguments: Callable[[int], Arguments]
+    sequence: int | None
+    make: Callable[[int], nn.Module]
+    arguments: Callable[[int, int], Arguments]
     micro_batch: int
     optimizer: Callable[[nn.Module], torch.optim.Optimizer]
+
+    def of_length(self, sequence: int | None) -> tuple[nn.Module, Arguments, torch.optim.Optimizer]:
+        """The model with the arguments of its usual micro-batch and its optimiser.
+
+        Args:
+            sequence: Positions of a sequence; None for the usual number. Longer ones make smaller micro-batches.
+
+        Raises:
+            InvalidOptionError: The model has no sequences.
+        """
+        if sequence is not None and self.sequence is None:
+            raise InvalidOptionError(f"{self.name} has no sequences, so none can be {sequence} long")
+        usual = self.sequence or 1
+        length = sequence or usual
+        model = self.make(length)
+        return model, self.arguments(max(1, self.micro_batch * usual // length), length), self.optimizer(model)
 
 
 def known_model(name: str) -> KnownModel:
@@ -101,14 +122,14 @@ def _sgd(model: nn.Module) -> torch.optim.Optimizer:
 
 def _bert(name: str, title: str, size: tuple[int, int, int], micro_batch: int) -> KnownModel:
     width, layers, heads = size
-    vocabulary, positions, masked = 30_400, 128, 20
+    vocabulary = 30_400
 
-    def make() -> nn.Module:
+    def make(positions: int) -> nn.Module:
         with _half_weights():
             return BertPretraining(vocabulary, width, layers, heads, positions)
 
-    def arguments(batch: int) -> Arguments:
-        sequence = _numbers(batch, positions)
+    def arguments(batch: int, positions: int) -> Arguments:
+        sequence, masked = _numbers(batch, positions), math.ceil(_MASKED * positions)
         return (
             sequence,
             torch.zeros_like(sequence),
@@ -118,40 +139,39 @@ def _bert(name: str, title: str, size: tuple[int, int, int], micro_batch: int) -
             _numbers(batch).long(),
         )
 
-    return KnownModel(name, title, make, arguments, micro_batch, _lamb)
+    return KnownModel(name, title, 128, make, arguments, micro_batch, optimizer=_lamb)
 
 
-def _gpt2(name: str, title: str, size: tuple[int, int, int], positions: int) -> KnownModel:
+def _gpt2(name: str, title: str, size: tuple[int, int, int]) -> KnownModel:
     width, layers, heads = size
-    # 50,257 words and room for 15, so that the units get whole groups: as in the published runs of GPT-2.
-    vocabulary = 50_272
+    vocabulary = 50_257
 
-    def make() -> nn.Module:
+    def make(positions: int) -> nn.Module:
         with _half_weights():
             return Gpt2(vocabulary, width, layers, heads, positions)
 
-    def arguments(batch: int) -> Arguments:
+    def arguments(batch: int, positions: int) -> Arguments:
         return _numbers(batch, positions), _numbers(batch, positions).long()
 
-    return KnownModel(name, title, make, arguments, 1, _adam)
+    return KnownModel(name, title, 1024, make, arguments, 1, optimizer=_adam)
 
 
 def _resnet50() -> KnownModel:
-    def make() -> nn.Module:
+    def make(_: int) -> nn.Module:
         with _half_weights():
             return ResNet50()
 
-    def arguments(batch: int) -> Arguments:
+    def arguments(batch: int, _: int) -> Arguments:
         return torch.zeros(batch, 3, 224, 224, dtype=torch.float16), _numbers(batch).long()
 
-    return KnownModel("resnet-50", "ResNet-50 v1.5, 224 x 224", make, arguments, 16, _sgd)
+    return KnownModel("resnet-50", "ResNet-50 v1.5, 224 x 224", None, make, arguments, 16, optimizer=_sgd)
 
 
 _ALL = (
     _bert("bert-large", "BERT-Large pre-training, sequences of 128", (1024, 24, 16), 8),
     _bert("bert-base", "BERT-base pre-training, sequences of 128", (768, 12, 12), 32),
     _resnet50(),
-    _gpt2("gpt2-medium", "GPT-2 medium, sequences of 1,024", (1024, 24, 16), 1024),
+    _gpt2("gpt2-medium", "GPT-2 medium, sequences of 1,024", (1024, 24, 16)),
 )
 KNOWN: dict[str, KnownModel] = {model.name: model for model in _ALL}
 """The models by name."""
