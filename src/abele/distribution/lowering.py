@@ -276,8 +276,10 @@ class Lowering:
             self.repeats.build(what, operands, self.prog, lower)
 
     def _read(self, rule: OpRule, op: NetworkOp) -> None:
-        """Let operands enter before the rule runs, so that each has the layout this op asks for, and under its own name
-        rather than in the op's scope."""
+        """Let operands enter before the rule runs, in the layouts that this op asks for.
+
+        Each has its own name, without the op's scope.
+        """
         with located(self.graph, op.debug, scoped=False):
             self._enter_together(rule, op)
             for number, value in enumerate(op.inputs):

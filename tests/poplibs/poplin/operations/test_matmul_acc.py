@@ -64,7 +64,7 @@ class Sum:
 
 @pytest.mark.parametrize("tiles", [1, 64])
 @pytest.mark.parametrize(("total", "dtype"), [(f32, f32), (f16, f16), (f32, f16)])
-@pytest.mark.parametrize("scale", [1.0, 0.25])
+@pytest.mark.parametrize("scale", [1.0, 1 / 3])
 def test_matmul_acc__in_place__adds_what_numpy_adds(
     tiles: int, total: ElementType, dtype: ElementType, scale: float
 ) -> None:
@@ -73,7 +73,7 @@ def test_matmul_acc__in_place__adds_what_numpy_adds(
         np.testing.assert_allclose(found, made.wanted, rtol=TOLERANCE[dtype], atol=20 * TOLERANCE[dtype])
 
 
-@pytest.mark.parametrize("scale", [1.0, 0.25])
+@pytest.mark.parametrize("scale", [1.0, 1 / 3])
 @pytest.mark.parametrize(("total", "dtype"), [(f32, f32), (f16, f16), (f32, f16)])
 def test_matmul_acc__in_place__gives_the_bits_of_a_product_and_a_sum(
     total: ElementType, dtype: ElementType, scale: float

@@ -351,6 +351,7 @@ class ContractionCall:
                 where=places[number],
                 scaling=self.scaling,
                 onto=onto,
+                is_part=len(self.schedule.plans) > 1,
             )
         if total is not made:
             convert(self.graph, body, places[0], self._homes_on(made)[0])

@@ -169,7 +169,9 @@ def add_to_total(graph: Graph, body: Steps, partials: OutputPartials, where: Hom
     """
     count = np.full(len(where.block), partials.depth, dtype=np.int64)
     rows = partials.rows(where.block, where.low, where.length, np.zeros_like(count), count)
-    first, _ = _own_rows(graph, _Shares(where.tile, rows, where.regions))
+    shares = _Shares(where.tile, rows, where.regions)
+    # In the order in which a product of its own is summed: results are the same, bit for bit.
+    first = _own_rows(graph, shares)[0] if _side_by_side(graph, shares, onto.product) else rows.ptr[:-1]
     scaled = onto.scale != 1.0
     codelet = sums.reduce_onto(partials.tensor.dtype, onto.product, onto.total.dtype, scaled=scaled)
     own, others = _apart(rows, first)
@@ -206,21 +208,26 @@ class _Shares:
 def _sum(graph: Graph, body: Steps, stage: ContractionStage, shares: _Shares, output: ElementType) -> None:
     """Sum a tile's own partial and the others side by side, or each where it is, whichever takes less."""
     rows, partials = shares.rows, shares.rows.tensor.dtype
-    size, depth = shares.out.sizes, np.diff(rows.ptr)
-    machine = graph.system.ipu
-    first, held = _own_rows(graph, shares)
-    copied = size * partials.bytes * (held - 1) // machine.tile.memcpy_bytes_per_cycle
-    copying = np.where(held > 1, machine.rearrange.local_copy_cycles + copied, 0)
-    together = int((cost.reduce_add(size, depth, partials, output) + copying).max(initial=0))
     compute_set = stage.compute_set(graph)
-    if together <= int(cost.reduce_add_list(size, depth, partials, output).max(initial=0)):
-        own, others = _apart(rows, first)
+    if _side_by_side(graph, shares, output):
+        own, others = _apart(rows, _own_rows(graph, shares)[0])
         compute_set.vertices(sums.reduce_add(partials, output), tile=shares.tile, first=own, x=others, out=shares.out)
     else:
         each = Regions(np.arange(len(rows.begin) + 1, dtype=np.int64), rows.begin, rows.length, rows.tensor)
         codelet, index = sums.reduce_add_list(partials, output), np.arange(each.num, dtype=np.int64)
         compute_set.vertices(codelet, tile=shares.tile, x=(each, index, rows.ptr), out=shares.out)
     body.add(Execute(compute_set))
+
+
+def _side_by_side(graph: Graph, shares: _Shares, output: ElementType) -> bool:
+    """True if partials are put beside each other, a tile's own first; False if each is read where it is."""
+    size, depth, partials = shares.out.sizes, np.diff(shares.rows.ptr), shares.rows.tensor.dtype
+    machine = graph.system.ipu
+    _, held = _own_rows(graph, shares)
+    copied = size * partials.bytes * (held - 1) // machine.tile.memcpy_bytes_per_cycle
+    copying = np.where(held > 1, machine.rearrange.local_copy_cycles + copied, 0)
+    together = int((cost.reduce_add(size, depth, partials, output) + copying).max(initial=0))
+    return together <= int(cost.reduce_add_list(size, depth, partials, output).max(initial=0))
 
 
 def _apart(rows: Regions, first: Int64) -> tuple[Regions, Regions]:
@@ -258,6 +265,7 @@ def build(
     *,
     scaling: Scaling = UNSCALED,
     onto: Onto | None = None,
+    is_part: bool = False,
 ) -> None:
     """Append the supersteps of ``plan`` to ``body``.
 
@@ -271,12 +279,13 @@ def build(
         where: Tiles and regions in which the plan leaves the output.
         scaling: Factor of the products.
         onto: The total that the output is added to, of which ``where`` has the shares; None to write it.
+        is_part: True for one of several serial parts.
     """
     grid = VertexGrid(plan)
     sizes = out.local_extents(grid.slices(grid.out_dims).size).prod(axis=1)
     made = None
     total, held = onto, where
-    if onto is not None and where.is_crowded(plan.tiles):
+    if onto is not None and is_part and where.is_crowded(plan.tiles):
         # Few tiles hold this part of the total: all add partials up, and those few what comes of it.
         made = OutputPartials.create(graph, plan.problem.output, sizes, 1)
         where, onto = home_of(plan, made.regions()), None

@@ -130,7 +130,9 @@ def reduce_onto(partials: ElementType, product: ElementType, total: ElementType,
                 added = f32(self.first[i])
                 for d in range(others):
                     added += f32(self.x[d * size + i])
-                self.out[i] = total(f32(self.out[i]) + self.factor * f32(product(added)))
+                # Rounded before it is added, as a scaled addition does it.
+                step = self.factor * f32(product(added))
+                self.out[i] = total(f32(self.out[i]) + step)
 
         @staticmethod
         def cycles(v, ipu):

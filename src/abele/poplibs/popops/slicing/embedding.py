@@ -40,8 +40,8 @@ PLAN_OPTIONS: dict[str, Option] = {
     "planMinimisationTarget": choice("memory", "cycles", "storage"),
 }
 """Options of :func:`plan`. PopLibs minimises memory unless told otherwise. ``cycles`` takes the fastest plan whose
-temporary data are within ``availableMemoryProportion``; ``storage``, which PopLibs has not, the one of them with the
-least of table and code on the fullest tile, for tables that live on while temporary data overlay those of other steps.
+temporary data are within ``availableMemoryProportion``. ``storage`` takes the least of table and code on the fullest
+tile within that; PopLibs has no such target. It is for tables that live on, while temporary data overlay others'.
 Sums are kept in the table's own type unless ``partialType`` says otherwise. ``indicesAreSorted`` changes no result, and
 costs are those of indices that are not."""
 
