@@ -96,6 +96,10 @@ class Lowering:
         """True if an op here reads ``value``, or it leaves a block; an op need not make others."""
         return value in self._readers
 
+    def is_read_once(self, value: Value) -> bool:
+        """True if one op reads ``value``, and nothing else."""
+        return self._readers.get(value) == 1
+
     def is_dead(self, value: Value) -> bool:
         """True if nothing at all asks for ``value``; known inside of blocks, whose results are announced."""
         return self._outer is not None and value not in self._readers
@@ -243,12 +247,7 @@ class Lowering:
         """Lower one op on the graph of its place."""
         rule = rule_of(op)
         if rule.reads_eagerly:
-            # Operands enter before the rule runs, so that each has the layout this op asks for, and under its own name
-            # rather than in the op's scope.
-            with located(self.graph, op.debug, scoped=False):
-                self._enter_together(rule, op)
-                for number, value in enumerate(op.inputs):
-                    self.enter(value, partial(self._laid_out, rule, op, number))
+            self._read(rule, op)
         with located(self.graph, op.debug):
             if rule.wants_one_piece:
                 for value in op.inputs:
@@ -257,6 +256,32 @@ class Lowering:
         for value, tensor in zip(op.outputs, results, strict=True):
             if tensor is not None:
                 self.bind(value, tensor)
+
+    def lower_onto(self, op: NetworkOp, total: Tensor, scale: float) -> None:
+        """Lower an op that was announced so that it adds its result, times ``scale``, to ``total``."""
+        rule = rule_of(op)
+        self._go_to(op.place)
+        self._read(rule, op)
+        with located(self.graph, op.debug):
+            if rule.wants_one_piece:
+                for value in op.inputs:
+                    self._put_together(value)
+
+            def lower() -> tuple[Tensor | None, ...]:
+                rule.lower_onto(self, op, total, scale)
+                return ()
+
+            operands = [*(self[v] for v in op.inputs), total]
+            what = ("onto", op.kind, self._attributes(op), op.output.shape, op.output.dtype.name, scale)
+            self.repeats.build(what, operands, self.prog, lower)
+
+    def _read(self, rule: OpRule, op: NetworkOp) -> None:
+        """Let operands enter before the rule runs, so that each has the layout this op asks for, and under its own name
+        rather than in the op's scope."""
+        with located(self.graph, op.debug, scoped=False):
+            self._enter_together(rule, op)
+            for number, value in enumerate(op.inputs):
+                self.enter(value, partial(self._laid_out, rule, op, number))
 
     def _enter_together(self, rule: OpRule, op: NetworkOp) -> None:
         """Make operands that are to be views of one variable, unless one of them has a layout or contents already."""
