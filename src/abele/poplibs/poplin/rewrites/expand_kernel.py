@@ -262,7 +262,7 @@ class KernelExpansion:
         return Slices(start, size)
 
     def _cuts(self, source: Operand, made: Operand, ipu: Ipu) -> dict[str, Int64]:
-        """Where boxes begin along each dimension, and its end: the cuts that are expected to take the fewest cycles.
+        """First index of boxes along each dimension, and its end: the cuts that are expected to take the fewest cycles.
 
         All numbers of parts of all dimensions are costed at once: what the fullest tile writes, receives, and in how
         many pieces.
@@ -374,6 +374,6 @@ def _part_counts(units: int, most: int) -> Int64:
 
 
 def _cut(extent: int, block: int, parts: int, grain: int) -> Int64:
-    """Where parts of every block of a dimension begin, and its end: whole grains, spread evenly."""
+    """First index of parts of every block of a dimension, and its end: whole grains, spread evenly."""
     within = [begin + cuts_of(min(block, extent - begin), parts, grain)[:-1] for begin in range(0, extent, block)]
     return distinct(np.append(np.concatenate(within), extent))

@@ -61,7 +61,7 @@ def flat_windows(call: ContractionCall, expansion: InputExpansion, *, field_firs
 
     Args:
         call: One whose operands are [g, b, ci, *field] and [g, co, ci, *kernel], and whose axes are all pointwise.
-        expansion: How its windows are written out.
+        expansion: Way in which its windows are written out.
         field_first: True if the field is outside of samples there.
     """
     problem, roles = call.problem, call.out_roles
