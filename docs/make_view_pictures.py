@@ -1,7 +1,8 @@
 """Take the pictures of the analyser's views: python docs/make_view_pictures.py FOLDER [--only NAME].
 
-The folder holds reports, NAME.abele-report: digits, braggnn, bert-pod16 (BERT-Large in a pipeline), before and after
-(Smith-Waterman). Pictures of those that are not there are left as they are. Needs Chromium and playwright.
+The folder holds reports, NAME.abele-report: digits, braggnn, bert-pod16 (BERT-Large in a pipeline), resnet50 (as
+MLPerf's submission trained it), before and after (Smith-Waterman). Pictures of those that are not there are left as
+they are. Needs Chromium and playwright.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ SHOTS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "view-timeline": (("bert-pod16",), {"view": "timeline"}),
     "view-timeline-tiles": (("braggnn",), {"view": "timeline", "timeline.view": "tiles"}),
     "view-memory": (("bert-pod16",), {"view": "memory"}),
+    "view-memory-temporaries": (("resnet50",), {"view": "memory", "memory.tab": "kept", "tiles": "top 1"}),
+    "view-memory-code": (("resnet50",), {"view": "memory", "memory.tab": "code", "tiles": "top 1"}),
     "view-liveness": (("braggnn",), {"view": "liveness"}),
     "view-program": (("braggnn",), {"view": "program", "theme": "dark"}),
     "view-operations": (("braggnn",), {"view": "operations"}),

@@ -136,3 +136,21 @@ def test_differentiate__value_taken_apart__gets_its_gradient_put_together() -> N
     # No zeros are added: the three gradients lie beside each other.
     assert (maker.kind, len(maker.inputs)) == ("concat", 3)
     assert not [op for op in made.ops if op.kind == "map" and op.output.shape == (3, 4)]
+
+
+@pytest.mark.parametrize(("entering", "leaving"), [(2, 8), (8, 2), (4, 4)])
+def test_differentiate__convolution__what_is_larger_is_not_alive_beside_the_gradient_by_weights(
+    entering: int, leaving: int
+) -> None:
+    net = NetworkBuilder()
+    x = build.map_(net, arg(0) * 2.0, [net.input((2, entering, 3, 3), "f32", "x")])
+    first = net.parameter((entering, entering, 1, 1), "f32", "first")
+    weight = net.parameter((leaving, entering, 1, 1), "f32", "weight")
+    way = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1)}
+    made = build.convolution(net, build.convolution(net, x, first, **way), weight, **way)
+    net.loss = build.reduce(net, made, range(4))
+    ops = differentiate(net.finish(), net.parameters).ops
+    kinds = [op.kind for op in ops if op.kind.startswith("convolution_grad")]
+    by_weight, by_input = kinds.index("convolution_grad_weight"), kinds.index("convolution_grad_data")
+    # Both read the gradient of the result; if that is large, the one that writes it anew comes last.
+    assert (by_input < by_weight) == (entering < leaving)

@@ -42,6 +42,24 @@ def branches(hints: list[PlanHint | None], *, chained: bool = False) -> Network:
     return net.finish()
 
 
+def test_hint__around_a_checkpoint__holds_for_what_is_in_it() -> None:
+    net, hint = NetworkBuilder(), PlanHint(proportion=0.1)
+    x = net.input((2, 4, 6, 6), "f32", "x")
+    weight = net.parameter((8, 4, 3, 3), "f32", "w")
+
+    def stretch(body: Any) -> list[Value]:
+        geometry = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1)}
+        return [build.convolution(body, body.read(x), weight, **geometry)]
+
+    with net.at(hint=hint):
+        (made,) = build.checkpoint(net, stretch)
+    net.loss = build.mean(net, made, range(4))
+    net.output(net.loss)
+    planned = [op for op in differentiate(net.finish(), net.parameters).walk() if op.kind.startswith("conv")]
+    assert {op.kind for op in planned} == {"convolution", "convolution_grad_weight"}
+    assert all(op.hint == hint for op in planned)
+
+
 def kinds(net: Network) -> list[str]:
     return [op.kind for op in net.ops if op.kind.startswith("conv")]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from meaning import Meaning
 
 from abele.compiler import compile_program
@@ -89,6 +90,35 @@ def test_training__accumulation__keeps_the_gradient_of_one_layer_at_a_time() -> 
         peaks.append(int(compile_program(graph, made.program).memory.step_bytes.max()))
     # Each further layer has a sum, and some activations that are smaller by far.
     assert peaks[1] - peaks[0] < (12 - 4) * 1.6 * width * width * 4
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_training__accumulation__gradients_of_products_and_tables_have_no_tensors(tied: bool) -> None:
+    words, width, samples = 40, 16, 12
+    net, graph = NetworkBuilder(), Graph(systems.bow_2000().evolve(ipu={"num_tiles": 16}).with_ipus(1))
+    ids, table = net.input((samples,), "i32", "ids"), net.parameter((words, width), "f32", "table")
+    decode = table if tied else net.parameter((words, width), "f32", "decode")
+    hidden = build.nonlinearity(net, "tanh", build.look_up(net, table, ids))
+    net.loss = build.reduce(net, build.map_(net, apply("square", arg(0)), [build.linear(net, hidden, decode)]), [0, 1])
+    groups = [Group(Sgd(lr=RATE), tuple(net.parameters))]
+    made = training_program(net.finish(), graph, Schedule(1, 3, mean=False), groups)
+    assert not [v for v in graph.variables if v.size == words * width and v.name.endswith(("out", "rows"))]
+    rng = np.random.default_rng(1)
+    given = {name: rng.standard_normal((words, width)).astype(np.float32) / 8 for name in made.weights}
+    batches = rng.integers(0, words, (3, samples))
+    state = Meaning(graph, {made.inputs[0].name: list(batches.astype(np.int32))})
+    for name, value in given.items():
+        state.write(made.weights[name], value)
+    state.run(made.program)
+    weights = {name: torch.tensor(value.astype(np.float64), requires_grad=True) for name, value in given.items()}
+    first, last = weights["table"], weights["table" if tied else "decode"]
+    loss = sum((torch.tanh(first[torch.tensor(batch)]) @ last.T).square().sum() for batch in batches)
+    assert isinstance(loss, torch.Tensor)
+    loss.backward()
+    for name, weight in weights.items():
+        assert weight.grad is not None
+        wanted = weight.detach() - RATE * weight.grad
+        np.testing.assert_allclose(state.read(made.weights[name]), wanted.numpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_training__several_runs__go_on_from_each_other() -> None:

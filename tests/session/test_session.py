@@ -336,7 +336,7 @@ def test_report__of_a_session__names_the_model_and_counts_its_samples() -> None:
 
 def test_compile__too_little_memory__says_what_settings_can_do() -> None:
     small, net = systems.bow_2000().evolve(ipu={"num_tiles": 2}), NetworkBuilder()
-    net.output(build.map_(net, arg(0) * 2.0, [net.input((4, 100_000), "f32", "x")]))
+    net.output(build.map_(net, arg(0) * 2.0, [net.input((4, 200_000), "f32", "x")]))
     with pytest.raises(OutOfMemoryError) as caught:
         compile_network(net.finish(), settings=Settings(system=small))
     assert "half precision" not in str(caught.value), "half of the data is too much as well"

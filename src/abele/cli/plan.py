@@ -180,7 +180,7 @@ def show(explained: Explanation, title: str, machine: System, out: Console) -> N
     grid.add_column(style="bold")
     grid.add_column(overflow="fold")
     if len(schedule.plans) > 1:
-        name = "out-channels" if schedule.dim == "co" else "the batch"
+        name = {"co": "out-channels", "b": "the batch", "ci": "in-channels"}[schedule.dim]
         grid.add_row("serially", f"{len(schedule.plans)} plans over parts of {name}; what follows is the first")
     for label, lines in _words(explained):
         for i, line in enumerate(lines):

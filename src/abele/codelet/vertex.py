@@ -109,6 +109,8 @@ class CodeletDef:
         compute: Its ``compute`` function; None where ``source`` holds what was read or written of it.
         attributes: Other attributes of the class: constants and helper methods.
         constraints: Pairs of fields that must not share memory, as the class says; see ``constraints``.
+        overlays: Pairs of an output and an input that may be one place in memory: the vertex reads element i of the
+            input, and no other, before it writes element i of the output.
         language: ``python``, or ``cpp`` for codelets whose ``source`` a C++ compiler has read.
         source: Tree or text that code is made of, where that is no function.
     """
@@ -122,6 +124,7 @@ class CodeletDef:
     compute: FunctionType | None = field(repr=False)
     attributes: Mapping[str, Any] = field(default_factory=dict, repr=False)
     constraints: tuple[Constraint, ...] = ()
+    overlays: tuple[tuple[str, str], ...] = ()
     language: str = "python"
     source: Any = field(default=None, repr=False)
     record: Callable[..., Any] | None = None

@@ -49,6 +49,7 @@ def written_codelet(
     cycles: Formula,
     extra: object = None,
     record: Formula = None,
+    overlays: tuple[tuple[str, str], ...] = (),
 ) -> type[Vertex]:
     """Codelet class of the fields and statements of ``code``; one class for one text and cost.
 
@@ -58,12 +59,13 @@ def written_codelet(
         cycles: Cost formula; None to count issue slots.
         extra: Key that tells two classes of the same text apart: values that the formulas depend on.
         record: Formula of the bytes that a vertex keeps for itself; None where its fields say that.
+        overlays: Outputs and inputs that may be one place in memory; the same for one text.
     """
     text = class_text(code)
     emitted = "".join(emission_key(f) for f in FUNCTIONS if f"{f}(" in text)
     key = hashlib.sha256(f"{name}\n{text}\n{extra!r}{emitted}".encode()).hexdigest()[:12]
     if key not in _BUILT:
-        _BUILT[key] = _made(f"{name}_{key}", code, text, emitted, (cycles, record))
+        _BUILT[key] = _made(f"{name}_{key}", code, text, emitted, (cycles, record), overlays)
     return _BUILT[key]
 
 
@@ -83,7 +85,14 @@ def _declared(field: FieldDef) -> str:
     return f"{field.name}: {f'{_DIRECTIONS[field.direction]}[{text}]' if field.is_edge else text}"
 
 
-def _made(name: str, code: CodeWriter, text: str, emitted: str, formulas: tuple[Formula, Formula]) -> type[Vertex]:
+def _made(
+    name: str,
+    code: CodeWriter,
+    text: str,
+    emitted: str,
+    formulas: tuple[Formula, Formula],
+    overlays: tuple[tuple[str, str], ...],
+) -> type[Vertex]:
     file, base = f"<poplibs {name}>", _BASES[code.kind]
     shown = text.replace("CLASS", name)
     linecache.cache[file] = (len(shown), None, shown.splitlines(keepends=True), file)
@@ -98,6 +107,7 @@ def _made(name: str, code: CodeWriter, text: str, emitted: str, formulas: tuple[
         record=formulas[1],
         compute=None,
         attributes={"kind": base.kind, **workers},
+        overlays=overlays,
         source=WrittenCode(code.helper(file), text, emitted),
     )
     return type(name, (base,), {"codelet": definition, "__doc__": f"A vertex of the libraries:\n\n{shown}"})

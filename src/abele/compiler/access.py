@@ -31,6 +31,8 @@ class Access:
         complete: Those of ``writes`` of which it writes every element.
         partial: Written intervals (begins, ends) of each of the others, in global addresses.
         undefined: Variables that it declares dead as a whole.
+        overlays: Pairs of a variable that it reads and one of ``complete`` that may take its place, element by element,
+            int64[n, 2].
     """
 
     reads: Int64 = field(default_factory=_none)
@@ -38,9 +40,10 @@ class Access:
     complete: Int64 = field(default_factory=_none)
     partial: Mapping[int, tuple[Int64, Int64]] = field(default_factory=dict)
     undefined: Int64 = field(default_factory=_none)
+    overlays: Int64 = field(default_factory=lambda: _none().reshape(0, 2))
 
     def __post_init__(self) -> None:
-        for numbers in (self.reads, self.writes, self.complete, self.undefined):
+        for numbers in (self.reads, self.writes, self.complete, self.undefined, self.overlays):
             numbers.setflags(write=False)
         for begin, end in self.partial.values():
             begin.setflags(write=False)

@@ -118,7 +118,7 @@ def pack_tiles(held: Held, needed: TileVector, memory: TileMemory) -> tuple[Tile
 def _packed(held: Held, buffers: _Moving, tiles: Int32, memory: TileMemory) -> TileAddresses:
     """Addresses on some tiles that hold the same."""
     tile, grid = int(tiles[0]), memory.alignment_bytes
-    variable, kept = _kept(held, tile, memory)
+    variable, item, kept = _kept(held, tile, memory)
     program = -(-int(held.program[tile]) // grid) * grid
     # What always lives and asks for nothing lies without gaps behind the program.
     plain = (kept.begin[kept.ptr[:-1]] < 0) & (kept.lowest == 0) & (kept.alignment <= grid)
@@ -127,7 +127,7 @@ def _packed(held: Held, buffers: _Moving, tiles: Int32, memory: TileMemory) -> T
     if is_bound and program + int(kept.size[plain].sum()) > memory.plain_bytes:
         plain[:] = False
     floor = program + int(kept.size[plain].sum())
-    address = np.zeros(len(variable), dtype=np.int64)
+    address = np.zeros(len(kept.size), dtype=np.int64)
     address[plain] = program + np.cumsum(kept.size[plain]) - kept.size[plain]
     moving = buffers.on(tile, grid)
     placed = pack(kept.take(~plain).followed_by(moving), floor, memory.usable_bytes, memory)
@@ -138,8 +138,8 @@ def _packed(held: Held, buffers: _Moving, tiles: Int32, memory: TileMemory) -> T
     return TileAddresses(
         tiles=tiles,
         variable=variable,
-        address=address,
-        bytes=kept.size,
+        address=address[item],
+        bytes=kept.size[item],
         step=moving.begin,
         step_address=moved,
         step_bytes=moving.size,
@@ -149,8 +149,8 @@ def _packed(held: Held, buffers: _Moving, tiles: Int32, memory: TileMemory) -> T
     )
 
 
-def _kept(held: Held, tile: int, memory: TileMemory) -> tuple[Int64, Items]:
-    """Variables on a tile, and what they want; those that always live do so from step −1 on."""
+def _kept(held: Held, tile: int, memory: TileMemory) -> tuple[Int64, Int64, Items]:
+    """Variables on a tile, the item of each, and the items; those that always live do so from step −1 on."""
     lives = held.lifetimes
     here = np.flatnonzero(held.tile == tile)
     always = lives.always_live[held.variable[here]]
@@ -165,7 +165,7 @@ def _kept(held: Held, tile: int, memory: TileMemory) -> tuple[Int64, Items]:
     begin, end = np.full(len(row), -1), np.full(len(row), max(1, lives.num_steps))
     passing = ~np.repeat(always, pieces)
     begin[passing], end[passing] = lives.begin[row[passing]], lives.end[row[passing]]
-    return variable, Items(
+    items = Items(
         size=held.bytes[here],
         alignment=held.alignment[here],
         lowest=np.where(held.interleaved[here], memory.plain_bytes, 0),
@@ -174,6 +174,11 @@ def _kept(held: Held, tile: int, memory: TileMemory) -> tuple[Int64, Items]:
         end=end,
         apart=_partners(held.apart, here),
     )
+    # A variable that took the place of another has its address.
+    place = np.arange(len(lives.used))
+    place[lives.candidates] = lives.candidates[lives.place]
+    _, item = np.unique(place[variable], return_inverse=True)
+    return variable, item, items.joined(item)
 
 
 def _free_below(begin: Int64, end: Int64, floor: int, memory: TileMemory) -> int:

@@ -76,6 +76,29 @@ class Items:
             apart={int(number[i]): [int(number[j]) for j in others] for i, others in self.apart.items()},
         )
 
+    def joined(self, item: Int64) -> Items:
+        """Fewer items: those of one number have one address, and what any of them wants; they never live at once.
+
+        Args:
+            item: Number of the item that each becomes, int64[n]; those that are to be apart from others become none
+                with others.
+        """
+        count = int(item.max(initial=-1)) + 1
+        size, alignment, lowest = np.zeros((3, count), dtype=np.int64)
+        for wanted, each in ((size, self.size), (alignment, self.alignment), (lowest, self.lowest)):
+            np.maximum.at(wanted, item, each)
+        owner = np.repeat(item, np.diff(self.ptr))
+        order = np.lexsort((self.begin, owner))
+        return Items(
+            size=size,
+            alignment=alignment,
+            lowest=lowest,
+            ptr=np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=count))]),
+            begin=self.begin[order],
+            end=self.end[order],
+            apart={int(item[i]): [int(item[j]) for j in others] for i, others in self.apart.items()},
+        )
+
     def followed_by(self, more: Items) -> Items:
         """These items and then others, which need not be apart from any."""
         columns = ("size", "alignment", "lowest", "begin", "end")

@@ -27,7 +27,9 @@ from abele.compiler.layout import Layout
 from abele.compiler.lower import Lowered, Step
 from abele.compiler.memory_elements import ElementDemands, check_constraints
 from abele.compiler.nodes.lookup import meaning_of
+from abele.compiler.overlays import overlays_of
 from abele.compiler.race import Race, VertexAccess, collect_writes, find_race
+from abele.compiler.region_tiles import Residence
 from abele.compiler.superstep import Superstep
 from abele.compiler.sync_groups import SyncGroups
 from abele.compiler.tile_vector import TileSet, TileTotal, TileVector, added
@@ -272,7 +274,9 @@ class Analysis:
         if race is not None:
             raise race_error(race, compute_set)
         del writes
-        plan = plan_exchange(uses, self.layout, self.tiles_per_ipu)
+        known: dict[int, Residence] = {}
+        plan = plan_exchange(uses, self.layout, self.tiles_per_ipu, known=known)
+        access = replace(access, overlays=overlays_of(uses, known, access, self.layout))
         compute, meeting = compute_cycles(groups, self.system.ipu, self.graph.num_tiles), self._groups_at(groups)
         found = replace(
             Superstep.of(step, access).moving(plan, self.groups),

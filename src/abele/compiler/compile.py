@@ -20,6 +20,7 @@ from abele.compiler.liveness import liveness
 from abele.compiler.lower import Lowered, Step, lower
 from abele.compiler.memory import MemoryPlan, plan_memory
 from abele.compiler.nodes.lookup import meaning_of
+from abele.compiler.overlays import overlaid
 from abele.compiler.superstep import Superstep
 from abele.compiler.timeline import parts_of
 from abele.compiler.validate import check_programs
@@ -291,9 +292,11 @@ def _memory(graph: Graph, lowered: Lowered, analysis: Analysis, supersteps: Sequ
     constants = np.array([v.is_constant for v in graph.variables], dtype=bool)
     lifetimes = liveness(lowered.programs, accesses, analysis.layout.size, constants)
     check_divergence(graph, lowered.steps, accesses, lifetimes.always_live)
+    layout = analysis.layout
+    lifetimes = overlaid(lifetimes, accesses, layout.size * layout.width, analysis.placement.apart)
     buffers = {}
     for step in lowered.steps:
         needed = supersteps[step.superstep].buffer_bytes
         if needed is not None:
             buffers[step.index] = needed
-    return plan_memory(analysis.layout, lifetimes, analysis.code_bytes(), buffers, graph.system, analysis.placement)
+    return plan_memory(layout, lifetimes, analysis.code_bytes(), buffers, graph.system, analysis.placement)

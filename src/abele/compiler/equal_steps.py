@@ -280,7 +280,8 @@ class EqualSteps:
             np.array([found[v] for v in numbers.tolist()], dtype=np.int64)
             for numbers in (access.reads, access.writes, access.complete)
         )
-        return Access(reads, writes, complete, partial)
+        overlays = np.array([found[v] for v in access.overlays.ravel().tolist()], dtype=np.int64).reshape(-1, 2)
+        return Access(reads, writes, complete, partial, overlays=overlays)
 
 
 def relocated(equal: EqualStep, step: Step, tiles_per_ipu: int) -> Superstep:

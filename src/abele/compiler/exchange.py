@@ -130,7 +130,11 @@ class ExchangePlan:
 
 
 def plan_exchange(
-    uses: Sequence[FieldUse], layout: Layout, tiles_per_ipu: int, blocks: TileBlocks | None = None
+    uses: Sequence[FieldUse],
+    layout: Layout,
+    tiles_per_ipu: int,
+    blocks: TileBlocks | None = None,
+    known: dict[int, Residence] | None = None,
 ) -> ExchangePlan:
     """The exchange plan of one compute set.
 
@@ -139,12 +143,13 @@ def plan_exchange(
         layout: Tile and address of the graph's elements.
         tiles_per_ipu: Tiles of one IPU.
         blocks: Blocks of tiles between which bytes are counted, or None.
+        known: Takes the residences of regions, by their identity.
 
     Model: a field whose region is one piece of its tile's memory is used in place. Otherwise the tile gets a buffer:
     parts from other tiles arrive where they are wanted, parts of its own are copied in. An element crosses to a tile
     once per phase; requests for it in another arrangement are copies on the tile. Outputs go the other way.
     """
-    known: dict[int, Residence] = {}
+    known = {} if known is None else known
     inputs: list[FieldWish] = []
     outputs: list[tuple[PairPieces, int]] = []
     buffers: list[TileVector | None] = []

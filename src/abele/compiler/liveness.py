@@ -42,6 +42,7 @@ class Liveness:
         begin: First step of each lifetime, int64[k]; ascending, and apart, within a candidate.
         end: One past its last step, int64[k].
         num_steps: Steps of all programs.
+        place: Candidate at whose address each lies, int64[n]: itself, unless one took the place of another.
     """
 
     used: Bool
@@ -51,6 +52,7 @@ class Liveness:
     begin: Int64
     end: Int64
     num_steps: int
+    place: Int64
 
     @property
     def owner(self) -> Int64:
@@ -104,7 +106,14 @@ def liveness(
     candidates = np.flatnonzero(used & ~always)
     ptr, begin, end = _united(flow.lifetimes(), candidates, len(sizes), num_steps)
     return Liveness(
-        used=used, always_live=always, candidates=candidates, ptr=ptr, begin=begin, end=end, num_steps=num_steps
+        used=used,
+        always_live=always,
+        candidates=candidates,
+        ptr=ptr,
+        begin=begin,
+        end=end,
+        num_steps=num_steps,
+        place=np.arange(len(candidates)),
     )
 
 

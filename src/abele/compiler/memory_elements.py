@@ -164,6 +164,12 @@ class ElementDemands:
         found = np.unique(np.stack([owner[here], pieces.share[here]], axis=1), axis=0)
         return found[:, 0], found[:, 1]
 
+    @property
+    def apart(self) -> Int64:
+        """Variables that are to lie apart from others, somewhere, ascending."""
+        shares = np.concatenate([np.empty(0, np.int64), *(pairs.ravel() for pairs in self._apart)])
+        return distinct(self._layout.variables_at(shares))
+
     def concerns(self, groups: Sequence[VertexGroup]) -> bool:
         """True if any field of some vertices has a request."""
         return any(g.codelet.constraints or any(self._asks(f) for f in g.codelet.fields) for g in groups)

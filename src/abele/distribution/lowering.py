@@ -20,7 +20,7 @@ from abele.network.joined_copies import joined
 from abele.network.registry import OpRule, rule_of
 from abele.network.replicated_sharding import ShardedGradient
 from abele.numerics import ElementType, f16
-from abele.poplibs.poputil.layout import clone
+from abele.poplibs.poputil.layout import channels_per_group, clone
 from abele.poplibs.poputil.mapping import map_small
 
 STABLE_NORMS = "stable_norms"
@@ -95,6 +95,10 @@ class Lowering:
     def is_read(self, value: Value) -> bool:
         """True if an op here reads ``value``, or it leaves a block; an op need not make others."""
         return value in self._readers
+
+    def is_read_once(self, value: Value) -> bool:
+        """True if one op reads ``value``, and nothing else."""
+        return self._readers.get(value) == 1
 
     def is_dead(self, value: Value) -> bool:
         """True if nothing at all asks for ``value``; known inside of blocks, whose results are announced."""
@@ -243,12 +247,7 @@ class Lowering:
         """Lower one op on the graph of its place."""
         rule = rule_of(op)
         if rule.reads_eagerly:
-            # Operands enter before the rule runs, so that each has the layout this op asks for, and under its own name
-            # rather than in the op's scope.
-            with located(self.graph, op.debug, scoped=False):
-                self._enter_together(rule, op)
-                for number, value in enumerate(op.inputs):
-                    self.enter(value, partial(self._laid_out, rule, op, number))
+            self._read(rule, op)
         with located(self.graph, op.debug):
             if rule.wants_one_piece:
                 for value in op.inputs:
@@ -257,6 +256,32 @@ class Lowering:
         for value, tensor in zip(op.outputs, results, strict=True):
             if tensor is not None:
                 self.bind(value, tensor)
+
+    def lower_onto(self, op: NetworkOp, total: Tensor, scale: float) -> None:
+        """Lower an op that was announced so that it adds its result, times ``scale``, to ``total``."""
+        rule = rule_of(op)
+        self._go_to(op.place)
+        self._read(rule, op)
+        with located(self.graph, op.debug):
+            if rule.wants_one_piece:
+                for value in op.inputs:
+                    self._put_together(value)
+
+            def lower() -> tuple[Tensor | None, ...]:
+                rule.lower_onto(self, op, total, scale)
+                return ()
+
+            operands = [*(self[v] for v in op.inputs), total]
+            what = ("onto", op.kind, self._attributes(op), op.output.shape, op.output.dtype.name, scale)
+            self.repeats.build(what, operands, self.prog, lower)
+
+    def _read(self, rule: OpRule, op: NetworkOp) -> None:
+        """Let operands enter before the rule runs, so that each has the layout this op asks for, and under its own name
+        rather than in the op's scope."""
+        with located(self.graph, op.debug, scoped=False):
+            self._enter_together(rule, op)
+            for number, value in enumerate(op.inputs):
+                self.enter(value, partial(self._laid_out, rule, op, number))
 
     def _enter_together(self, rule: OpRule, op: NetworkOp) -> None:
         """Make operands that are to be views of one variable, unless one of them has a layout or contents already."""
@@ -285,19 +310,23 @@ class Lowering:
         """Copy a matrix in pieces of several variables into one variable, which replaces it from now on.
 
         Products send each element to many tiles, which would all put the pieces together again; and the gradient of one
-        matrix mostly has three readers, two products and a sum. It is copied along its rows or its columns, whichever
-        has the longer pieces. Zeros beside a part stay views: there is nothing of them to copy.
+        matrix mostly has three readers, two products and a sum. It is copied along its rows, its columns, or groups of
+        columns as products lay them out, whichever has the longest pieces. Zeros beside a part stay views: there is
+        nothing of them to copy.
         """
         tensor = self[value]
         if len(tensor.variables) == 1 or tensor.ndim != 2 or tensor.contains_constant:
             return
 
         def copy() -> tuple[Tensor]:
-            turned = len(tensor.T.intervals()[0]) < len(tensor.intervals()[0])
-            source = tensor.T if turned else tensor
+            rows, columns = tensor.shape
+            group = channels_per_group(columns)
+            grouped = tensor.reshape((rows, columns // group, group)).transpose((1, 0, 2))
+            views = [(tensor, _same), (tensor.T, _turned), (grouped, _ungrouped)]
+            source, back = min(views, key=lambda view: len(view[0].intervals()[0]))
             made = self.graph.map_linear(self.graph.variable(tensor.dtype, source.shape, name="whole"))
             self.prog.add(Copy(source, made, name="whole"))
-            return (made.T if turned else made,)
+            return (back(made),)
 
         self._tensors[value] = self.repeats.build(("whole",), [tensor], self.prog, copy)[0]
 
@@ -479,6 +508,20 @@ class Lowering:
         made = self.variable_like(tensor, name)
         self.prog.add(Copy(tensor, made, name=name))
         return made
+
+
+def _same(tensor: Tensor) -> Tensor:
+    return tensor
+
+
+def _turned(tensor: Tensor) -> Tensor:
+    return tensor.T
+
+
+def _ungrouped(tensor: Tensor) -> Tensor:
+    """[rows, columns] of [groups, rows, columns of a group]."""
+    groups, rows, columns = tensor.shape
+    return tensor.transpose((1, 0, 2)).reshape((rows, groups * columns))
 
 
 def _rename(tensor: Tensor, name: str) -> None:

@@ -73,8 +73,7 @@ class PhasedBody(SerialBody):
             mine = [op for op, time in zip(ops, times, strict=False) if time == phase.time]
             with to.reading(phase.tensors), to.into(phase.compute):
                 for op in mine:
-                    to.lower([op], settle=False)
-                    sums.add(to, op)
+                    sums.lower(to, op)
                 to.settle()
             self._keep(phase, readers, to)
             self._stage.compute.add(Block(Steps(phase.begin, phase.compute, phase.end), f"phase{phase.time}"))

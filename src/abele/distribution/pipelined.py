@@ -211,8 +211,7 @@ class PipelinedBody(Body):
                 stage.arriving.append((step.source, step.destination))
         else:
             with to.into(stage.compute):
-                to.lower([op], settle=False)
-                sums.add(to, op)
+                sums.lower(to, op)
 
     def _lower_once(self, to: Lowering, op: NetworkOp) -> None:
         """Lower values that are the same for all micro-batches, and their operands, before the first of them."""

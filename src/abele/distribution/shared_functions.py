@@ -7,7 +7,7 @@ not equal. What each call reads is written just before, so formals take memory o
 at a time. An argument that is the same value at all calls is read where it lies. A stage of a pipeline and the backward
 stage that computes it again call one body: they are on one IPU, at different times.
 
-A formal is laid out as the body's first reader wants it, or like the argument of the first call where that exists; a
+A formal is laid out as the body's first reader wants it, or like the argument of the first call if that has a layout; a
 weight is laid out like its formal, so that copies of weights stay on their tiles. Arguments of one type are copied
 together in one step, and so are results. Where all arguments are the same values at all calls, nothing is copied:
 every call makes the same results. So it is with a checkpoint, whose forward pass the backward pass computes again.
@@ -206,7 +206,12 @@ def _common(calls: Sequence[_Called]) -> tuple[bool, ...]:
 
 
 def _argument(to: Lowering, value: Value, same: bool) -> Value | Tensor | None:
-    """Operand in the body: the value itself, a formal, or None for one that the body lays out."""
+    """Operand in the body: the value itself, a formal, or None for one that the body lays out.
+
+    What shows few elements often, as the gradient of a mean, has no layout that readers would want.
+    """
     if same:
         return value
-    return to.variable_like(to[value], value.name or "argument") if to.has_layout(value) else None
+    if not to.has_layout(value) or to[value].contains_aliases:
+        return None
+    return to.variable_like(to[value], value.name or "argument")

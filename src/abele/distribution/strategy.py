@@ -10,6 +10,7 @@ from abele.distribution.lowering import Lowering
 from abele.graph import Call, Graph, Program, Repeat, Steps, Tensor
 from abele.network.ir import Network, NetworkOp, Value
 from abele.network.locations import TensorLocation
+from abele.network.registry import rule_of
 from abele.numerics import f32
 from abele.poplibs import popops
 from abele.poplibs.popops.expr import _1
@@ -21,6 +22,9 @@ from abele.poplibs.poputil.layout import clone
 # behind it would keep as much as the weights besides. What cannot be added at once is left for the end of the
 # micro-batch: to sums in streaming memory, which come part by part, and to those of parameters of which nothing has
 # decided yet how they lie.
+#
+# A product or an update of rows whose result nothing else reads adds to the sum itself, so that a gradient as large as
+# the weights never has a tensor of its own: that of GPT-2 small's words takes 52 KB of each tile.
 
 _AT_ONCE = ("accumulate", "add_to_momentum")
 """Kinds of op that add a gradient as soon as it is there."""
@@ -50,20 +54,47 @@ class GradientSums:
             # Several stages may add to one sum, each to what the one before it has left.
             if op.inputs[0] not in self._entering:
                 self._parameters[op.inputs[0]] = self._parameters[op.output]
+        self._leaves = {*net.leaves}
         self._waiting: dict[Value, list[NetworkOp]] = {}
         for op in ops:
             if op.kind in _AT_ONCE and not location.is_off_chip(op.inputs[0].size):
                 self._waiting.setdefault(op.inputs[1], []).append(op)
 
-    def add(self, to: Lowering, made: NetworkOp) -> None:
-        """Add what an op has made to its sums, here and now, where that can be done."""
+    def lower(self, to: Lowering, op: NetworkOp) -> None:
+        """Lower an op, and add what it makes to its sums, here and now, where that can be done."""
+        if not self._lower_onto(to, op):
+            to.lower([op], settle=False)
+            self._add(to, op)
+
+    def _lower_onto(self, to: Lowering, made: NetworkOp) -> bool:
+        """Lower an op whose only result nothing but one sum reads so that it adds to that itself, if it can."""
+        sums = [op for value in made.outputs for op in self._waiting.get(value, ())]
+        if len(made.outputs) != 1 or len(sums) != 1 or sums[0].kind != "accumulate" or to.remote is not None:
+            return False
+        (op,), value = sums, made.output
+        wanted = value in self._leaves or not to.is_read_once(value)
+        if wanted or not rule_of(made).adds_to_sums or not self._can_add(to, op, made):
+            return False
+        self._bind(to, op)
+        total = to[op.inputs[0]]
+        to.lower_onto(made, total, float(op.attrs["scale"]))
+        to.bind(op.output, total)
+        del self._waiting[value]
+        self.left.remove(op)
+        return True
+
+    def _add(self, to: Lowering, made: NetworkOp) -> None:
         for op in [op for value in made.outputs for op in self._waiting.pop(value, ())]:
-            total = op.inputs[0]
-            known = self._parameters[op.output] in to if total in self._entering else total in to
-            if known and op.place == made.place:
+            if self._can_add(to, op, made):
                 self._bind(to, op)
                 to.lower([op], settle=False)
                 self.left.remove(op)
+
+    def _can_add(self, to: Lowering, op: NetworkOp, made: NetworkOp) -> bool:
+        """True if the sum of ``op`` lies on the IPU of what ``made`` has made, and it is known how."""
+        total = op.inputs[0]
+        known = self._parameters[op.output] in to if total in self._entering else total in to
+        return known and op.place == made.place
 
     def bind(self, to: Lowering) -> None:
         """Make the variables that are not there yet, each laid out like its parameter."""
@@ -244,8 +275,7 @@ class SerialBody(Body):
         to.announce([*ops, *sums.ops])
         with to.into(self._stage.compute):
             for op in ops:
-                to.lower([op], settle=False)
-                sums.add(to, op)
+                sums.lower(to, op)
             to.settle()
 
     def lower_sums(self, to: Lowering, sums: Sequence[NetworkOp]) -> None:

@@ -123,6 +123,7 @@ class OpLowering:
             be laid out like, and changes nothing but the graph and the program. False also where
             it costs less than looking for what was lowered before.
         lays_out_by_operands: True if :meth:`layout` looks at how other operands lie.
+        adds_to_sums: True if :meth:`lower_onto` can add the result to a sum, so that it has no tensor of its own.
     """
 
     reads_eagerly: ClassVar[bool] = True
@@ -130,6 +131,7 @@ class OpLowering:
     laid_together: ClassVar[tuple[int, ...]] = ()
     depends_on_operands_alone: ClassVar[bool] = True
     lays_out_by_operands: ClassVar[bool] = False
+    adds_to_sums: ClassVar[bool] = False
 
     def waits_for_reader(self, op: NetworkOp) -> bool:
         """True if an op is lowered when its result is first read, which may then lie as the reader's operands do."""
@@ -155,6 +157,10 @@ class OpLowering:
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor | tuple[Tensor | None, ...]:
         """Append the library calls that compute ``op``; returns its outputs, None for those that nothing reads."""
+        raise NotImplementedError
+
+    def lower_onto(self, to: Lowering, op: NetworkOp, total: Tensor, scale: float) -> None:
+        """Append what adds the result of ``op``, times ``scale``, to ``total``, for kinds with :attr:`adds_to_sums`."""
         raise NotImplementedError
 
 

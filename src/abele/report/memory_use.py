@@ -279,11 +279,12 @@ def _lives(report: Report, peak: int, rows: Int64) -> tuple[Int64, Int64, Int64,
     begin = np.searchsorted(ordered, wanted, side="left")
     runs, use = flat_ranges(begin, np.searchsorted(ordered, wanted, side="right") - begin)
     step, place = order[runs], place_of[uses["variable"][read[use]]]
-    inside = (step >= first[place]) & (step <= last[place])
+    # A step that reads right after the last one of the life writes a result at the same place.
+    number = _step_numbers(report)
+    inside = (last[place] >= 0) & (step >= first[place]) & (number[step] <= number[last[place]] + 1)
     step, place = step[inside], place[inside]
     reader = np.full(len(rows), -1, dtype=np.int64)
     # All rows of the step at the peak read what it reads, those before the peak too.
-    number = _step_numbers(report)
     after = number[step] >= number[peak] if len(step) else np.zeros(0, dtype=bool)
     np.maximum.at(reader, place[after], step[after])
     return first, last, reader, np.bincount(place[~after], minlength=len(rows)).astype(np.int64)

@@ -408,7 +408,7 @@ LIFETIMES = Schema(
     {
         "variable": owner_column("row in the variables table of one that is not always live", "variables"),
         "first_step": row_column("steps", "row in the steps table where it becomes live"),
-        "last_step": row_column("steps", "row in the steps table after which it is dead"),
+        "last_step": row_column("steps", "row after which it is dead, or after which a result takes its place"),
     },
     since=3,
 )

@@ -67,8 +67,8 @@ REASONS = {
     "cholesky": """Vertices cost PopLibs' published polynomials; the inverse of a lower block is calibrated. Published
         memory is mostly compiled code, some 16 KB on each tile that runs a vertex.""",
     "matrix solver": """Vertices cost PopLibs' published polynomials. Single rows for many right-hand sides, and a
-        program shared by blocks, are inferred. Published memory counts tiles: products between blocks of 256 rows take
-        a thousand there and at most two hundred here.""",
+        program shared by blocks, are inferred. Published memory counts tiles that hold code: products of 128 rows and
+        64 columns are on up to 1,400 tiles here, on some 550 there.""",
     "oct conv": """The four convolutions of a layer run at the same time here; published cycles fit nothing slower.
         How backward pass and weight update are grouped is not known. Ours are most too many where the stride is 2 on a
         large field, where layouts of sums and pooling are not public.""",
@@ -80,15 +80,16 @@ REASONS = {
     "conv": """Depthwise convolutions differ most in cycles: estimates of their vertices lie close together, so planners
         likely choose differently. Memory differs most for 7 x 1, whose weight update is expanded whole here, and for
         first layers, whose few out-channels the published backward pass pads to eight.""",
-    "fc": """Layers of 1,000 outputs and few f16 samples are too fast: what is missing fits copies of weights in pieces
-        of two bytes. Layers of five outputs hold half of the published bytes, which are spread over nearly all
-        tiles.""",
+    "fc": """Layers of 1,000 outputs and four f16 samples are too fast: what is missing fits copies of weights in pieces
+        of two bytes. Layers of five outputs hold less than the published bytes, which are spread over nearly all tiles:
+        operands and partial sums have their real channels here, there whole groups. Where a plan for all passes and one
+        for each cost about the same, the other one was likely taken.""",
     "gemm": """Wide products on GC2 differ most, where memory is short; serial parts are likely cut otherwise.""",
     "ctc loss": """The published program is spread otherwise: likely one label on a tile and half of the steps each way,
         with gradients summed afterwards. Here workers share a tile, and a sweep covers all steps.""",
-    "lstm": """Memory of training in f16: a step's gradient of the weights is here in f32 and f16, there in one. Without
-        the cast cycles would agree to 3 %.""",
-    "gru": """Memory of training in f16, as that of LSTMs.""",
+    "lstm": """In training a step's gradient of f16 weights is there in f16 alone: published totals have no room for
+        more. That the matrix units write it so, where one pass sums all samples, is a guess.""",
+    "gru": """As LSTMs.""",
     "blur": """Vertices and copies of the measured program are not ours, as said above.""",
     "dense products": """The largest products reach a plateau, somewhat higher on the machine: in the model every serial
         part waits for its exchange.""",

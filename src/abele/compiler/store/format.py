@@ -138,6 +138,7 @@ class CodeletTable(KeyedTable):
     line: Number
     constraints: list[tuple[Literal["elem", "region"], Name, Name]]
     tree: Any
+    overlays: list[tuple[Name, Name]] = []
 
 
 class RegionsTable(KeyedTable):

@@ -165,6 +165,7 @@ def codelet_table(definition: CodeletDef, path: Callable[[str], str]) -> dict[st
         "line": definition.line,
         "constraints": [[c.kind, c.one, c.other] for c in definition.constraints],
         "tree": encode(compile_codelet(definition).tree, CODELET_TREE, path),
+        "overlays": definition.overlays,
     }
 
 
@@ -191,6 +192,8 @@ def codelet_of(table: CodeletTable, *, trusted: bool) -> CodeletDef:
     edges = {f.name for f in fields if f.is_edge}
     if any({one, other} - edges for _, one, other in table.constraints):
         raise ValueError("a constraint names what is no edge")
+    if any({one, other} - edges for one, other in table.overlays):
+        raise ValueError("an overlay names what is no edge")
     code = StoredCode(helper, msgspec.json.encode(table.tree).decode(), trusted)
     made = CodeletDef(
         name=table.name,
@@ -202,6 +205,7 @@ def codelet_of(table: CodeletTable, *, trusted: bool) -> CodeletDef:
         compute=None,
         attributes={"num_workers": NUM_WORKERS},
         constraints=tuple(Constraint(*each) for each in table.constraints),
+        overlays=tuple(table.overlays),
         language="stored",
         source=code,
     )

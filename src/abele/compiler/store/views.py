@@ -24,7 +24,7 @@ from abele.words import counted
 
 KIND = Kind(
     noun="executable",
-    version=4,
+    version=5,
     max_bytes=64 << 30,
     free_bytes=1 << 30,
     ratio=100,
@@ -32,7 +32,7 @@ KIND = Kind(
     schema=ExecutableDocument,
 )
 """Version 2: infinite constants as text, source files as portable paths. Version 3: host bodies of steps. Version 4:
-bytes of vertices' records where codelets give them.
+bytes of vertices' records where codelets give them. Version 5: results that may take the place of operands.
 """
 
 

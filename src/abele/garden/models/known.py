@@ -139,7 +139,7 @@ def _bert(name: str, title: str, size: tuple[int, int, int], micro_batch: int) -
             _numbers(batch).long(),
         )
 
-    return KnownModel(name, title, 128, make, arguments, micro_batch=micro_batch, optimizer=_lamb)
+    return KnownModel(name, title, 128, make, arguments, micro_batch, optimizer=_lamb)
 
 
 def _gpt2(name: str, title: str, size: tuple[int, int, int]) -> KnownModel:
@@ -153,7 +153,7 @@ def _gpt2(name: str, title: str, size: tuple[int, int, int]) -> KnownModel:
     def arguments(batch: int, positions: int) -> Arguments:
         return _numbers(batch, positions), _numbers(batch, positions).long()
 
-    return KnownModel(name, title, 1024, make, arguments, micro_batch=1, optimizer=_adam)
+    return KnownModel(name, title, 1024, make, arguments, 1, optimizer=_adam)
 
 
 def _resnet50() -> KnownModel:
@@ -164,7 +164,7 @@ def _resnet50() -> KnownModel:
     def arguments(batch: int, _: int) -> Arguments:
         return torch.zeros(batch, 3, 224, 224, dtype=torch.float16), _numbers(batch).long()
 
-    return KnownModel("resnet-50", "ResNet-50 v1.5, 224 x 224", None, make, arguments, micro_batch=16, optimizer=_sgd)
+    return KnownModel("resnet-50", "ResNet-50 v1.5, 224 x 224", None, make, arguments, 16, optimizer=_sgd)
 
 
 _ALL = (

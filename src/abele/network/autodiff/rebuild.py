@@ -4,10 +4,10 @@ A norm's gradient reads its whitened activations w, and a ReLU's its output r, a
 product → norm → ReLU both would be kept, though r = max(gain · w + shift, 0). Where the residual x of a block is kept
 for the first product inside, its end max(gain · w + shift + x, 0) follows from w and x. So a recipe is one expression
 over values that are kept in any case. A bottleneck of 64 channels on 56 × 56 in f16 and 20 samples keeps 8 + 8 + 32 MB
-of whitened activations, and its 8 + 8 MB of outputs inside are made again; of two ends of 32 MB in a row one is. What
+of whitened activations, and its 8 + 8 MB of outputs inside are made again, as are two of three ends of 32 MB. What
 dropout leaves of probabilities is drawn again from them: the gradient of their softmax reads them in any case.
 
-Two large operands are the most in a recipe. The end of the next block would take three: it is kept, and the one after
+Three large operands are the most in a recipe. The end of the next block would take four: it is kept, and the one after
 that is made of it. Tried and worse: keeping the product rather than w (a second pass over all of the activations, and
 no byte less); recipes of recipes (an end needs all ends before it, which are then alive together).
 
@@ -26,7 +26,7 @@ from abele.network.ir import BlockBuilder, Network, NetworkOp, Shape, Value
 from abele.network.ops import build
 from abele.network.registry import rule_of
 
-MOST_LARGE = 2
+MOST_LARGE = 3
 """Most operands of a recipe that have as many elements as the result."""
 
 FAR_FROM_PEAK = 2

@@ -384,7 +384,7 @@ class RegionBuilder(BlockBuilder):
         self._entering: dict[Value, Value] = {}
         self._seed: Value | None = None
         self._trip: Value | None = None
-        self._origin, self._stage, self._place = outer._origin, outer._stage, outer._place
+        self._origin, self._stage, self._place, self._hint = outer._origin, outer._stage, outer._place, outer._hint
 
     @property
     def root(self) -> NetworkBuilder:

@@ -212,9 +212,14 @@ class Convolving(OpRule):
         x, weight = op.inputs[:2]
         params = op.attrs["params"]
         pair = self.weight_operands(grad, x)
-        # By weights first: the gradient by the input, which is large, is then not alive beside what that has in motion.
-        by_w = net.emit_like("convolution_grad_weight", pair, weight, params=params) if wanted[1] else None
-        by_x = net.emit_like(self.by_input, [grad, weight], x, params=params) if wanted[0] else None
+        by_x = by_w = None
+        # The gradient by weights writes its operands anew, and has most in motion: beside that the larger of the given
+        # gradient, where no other reader follows, and of the gradient by the input is not alive.
+        for by_weight in (x.size >= grad.size, x.size < grad.size):
+            if by_weight and wanted[1]:
+                by_w = net.emit_like("convolution_grad_weight", pair, weight, params=params)
+            if not by_weight and wanted[0]:
+                by_x = net.emit_like(self.by_input, [grad, weight], x, params=params)
         return [by_x, by_w, *(bias_gradient(net, grad) if w else None for w in wanted[2:])]
 
     def weight_operands(self, grad: Value, x: Value) -> tuple[Value, Value]:

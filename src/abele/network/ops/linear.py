@@ -114,6 +114,7 @@ class MatMul(OpRule):
     operands = 2
     wants_one_piece = True
     planned = True
+    adds_to_sums = True
 
     def types(self, op: NetworkOp) -> Types:
         """[m, n], or [g, m, n]."""
@@ -137,6 +138,14 @@ class MatMul(OpRule):
         a, b = (to[v] for v in op.inputs)
         product = poplin.matmul if op.output.ndim == 2 else poplin.matmul_grouped
         return product(to.graph, a, b, to.prog, like=to.like(op.output), **to.planned(op, a.dtype))
+
+    def lower_onto(self, to: Lowering, op: NetworkOp, total: Tensor, scale: float) -> None:
+        """The sums of partial products go on to the total."""
+        a, b = (to[v] for v in op.inputs)
+        options = to.planned(op, a.dtype)
+        poplin.matmul_acc(
+            to.graph, total, scale, a, b, to.prog, in_place=True, product_type=op.output.dtype, name="matmul", **options
+        )
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """Each side: the gradient times the other side transposed."""

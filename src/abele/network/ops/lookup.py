@@ -127,8 +127,19 @@ LARGEST_ROWS = 2**16
 """Bytes of rows that every tile may receive when entries are set. Guessed: a tenth of a tile's memory."""
 
 
+LARGE_TABLE = 128
+"""A table of more than this part of an IPU's memory is spread for the least storage. Guessed: it, its sum of gradients
+and its optimiser's state all lie as it does."""
+OVERLAID = 0.15
+"""Share of a tile's memory that its look-ups and updates may then take for a while. Guessed: what published runs give
+the products of an embedding's IPU, whose temporary data these overlay."""
+
+
 def _plan(to: Lowering, table: Shape, rows: Value, **options: Any) -> SlicePlan:
     """Plan of a table that ``rows`` are gathered from, or joined with."""
+    memory = to.graph.system.ipu.tile.total_bytes * to.graph.num_tiles
+    if not options and math.prod(table) * rows.dtype.bytes > memory // LARGE_TABLE:
+        options = {"planMinimisationTarget": "storage", "availableMemoryProportion": OVERLAID}
     return embedding.plan(
         to.graph,
         rows.dtype,
@@ -242,6 +253,7 @@ class AddRows(OpRule):
 
     operands = 2
     attributes: ClassVar = {"entries": int}
+    adds_to_sums = True
 
     def types(self, op: NetworkOp) -> Types:
         """[entries, width], for each group."""
@@ -261,6 +273,15 @@ class AddRows(OpRule):
         popops.zero(to.graph, table, to.prog)
         _update(to, table, _rows(to, rows), index=index, operation="add", plan=plan)
         return table
+
+    def lower_onto(self, to: Lowering, op: NetworkOp, total: Tensor, scale: float) -> None:
+        """Rows are added to the total itself, where that has their type and lies as they are added up."""
+        rows, index = op.inputs
+        plan = _plan(to, op.output.shape, rows)
+        if total.dtype == rows.dtype and is_stored_for(_grouped(total, 2), plan):
+            _update(to, total, _rows(to, rows), index=index, operation="add", plan=plan, scale=scale)
+        else:
+            popops.scaled_add_to(to.graph, total, self.lower(to, op), scale, to.prog)
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """The rows of the gradient with these numbers."""
@@ -295,7 +316,16 @@ def _rows(to: Lowering, rows: Value) -> Tensor:
     return made
 
 
-def _update(to: Lowering, table: Tensor, rows: Tensor, index: Value, operation: Any, plan: SlicePlan) -> None:
+def _update(
+    to: Lowering,
+    table: Tensor,
+    rows: Tensor,
+    index: Value,
+    operation: Any,
+    plan: SlicePlan,
+    *,
+    scale: float = 1.0,
+) -> None:
     if not rows.size:
         return
     given = _grouped(rows, 2)
@@ -309,6 +339,7 @@ def _update(to: Lowering, table: Tensor, rows: Tensor, index: Value, operation: 
         prog=to.prog,
         plan=plan,
         operation=operation,
+        scale=scale,
         name="multi_update",
     )
 

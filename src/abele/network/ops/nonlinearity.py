@@ -81,6 +81,10 @@ class NonlinearityGrad(RowWise):
         saved, grad = op.inputs
         return popnn.non_linearity_input_gradient(to.graph, op.attrs["function"], to[saved], to[grad], to.prog)
 
+    def beside(self, op: NetworkOp, operand: int) -> Sequence[Value]:
+        """The saved value, for its gradient."""
+        return op.inputs[:1] if operand == 1 else ()
+
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """Gradients of the product of slope and gradient, for derivatives of derivatives."""
         (saved, grad), after = op.inputs, only(grads)

@@ -12,6 +12,7 @@ from abele.network.ops import build
 from abele.network.ops.elementwise import sum_of
 from abele.network.optimisers import Optimiser, Sgd
 from abele.network.passes.base import Pass
+from abele.network.registry import rule_of
 from abele.network.schedule import GRADIENT, MeanStrategy, Schedule
 from abele.numerics import f16, f32
 
@@ -78,7 +79,7 @@ class Accumulate(Pass):
             what = "accumulator" if group < 0 else "momentum"
             dtype = f16 if (parameter.name in halves if group < 0 else half) else f32
             total = grown = made.accumulator(parameter.shape, dtype, f"{parameter.name}/{what}")
-            for part, place in self._parts(made, parameter, gradient):
+            for part, place in self._parts(made, parameter, gradient, alone=group < 0 and not self.away):
                 with made.at(made.origin.renamed(name), stage=Stage.BACKWARD, place=place):
                     # Updates divide sums that are whole: those in f16, and those of rules whose momenta are.
                     is_whole = dtype == f16 or parameter.name in momenta
@@ -86,8 +87,14 @@ class Accumulate(Pass):
             made.updates[total] = made.gradients[parameter] = grown
         return made.finish()
 
-    def _parts(self, made: NetworkBuilder, parameter: Value, gradient: Value) -> list[tuple[Value, Place]]:
-        """Addends of the sum of a gradient, with their places: the parts of several stages, the last stage's first."""
+    def _parts(
+        self, made: NetworkBuilder, parameter: Value, gradient: Value, *, alone: bool
+    ) -> list[tuple[Value, Place]]:
+        """Addends of the sum of a gradient, with their places: the parts of several stages, the last stage's first.
+
+        Those of one stage are addends by themselves if each of them can be added where it is made; ``alone`` is False
+        where none may be.
+        """
         whole = [(gradient, parameter.place)]
         op = made.makers.get(gradient)
         if op is None or op.kind != "map" or (self.mean and self.strategy == MeanStrategy.RUNNING):
@@ -95,8 +102,9 @@ class Accumulate(Pass):
         parts = [(part, part.place) for part in op.inputs if part.shape == gradient.shape]
         stages = {place.pipeline_stage for _, place in parts}
         ipus = {place.ipu for _, place in parts} | {parameter.place.ipu}
+        alone = alone and all(part in made.makers and rule_of(made.makers[part]).adds_to_sums for part in op.inputs)
         if (
-            len(stages) == 1
+            (len(stages) == 1 and not alone)
             or len(ipus) > 1
             or op.attrs["expr"] != sum_of(len(op.inputs))
             or len(parts) < len(op.inputs)

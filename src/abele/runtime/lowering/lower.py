@@ -53,7 +53,7 @@ from abele.runtime.lowering.timers import Clock
 from abele.runtime.memory.arena import Arena, MemoryPieces
 from abele.runtime.memory.effects import EffectsOf, elements_of
 from abele.runtime.memory.host_memory import address_of, aligned_block
-from abele.runtime.native.fusion import flattened, has_kernels
+from abele.runtime.native.fusion import Replaced, flattened, has_kernels
 from abele.runtime.native.plan_runs import NO_STRIDES, FusedRun, RunKernels
 from abele.runtime.ranks.group import RankMessage, Ranks
 from abele.runtime.supersteps.copy_leaves import contiguous, copy_leaf, copy_phases, joined, paired
@@ -255,6 +255,9 @@ class SuperstepEmitter(Protocol):
 class Fuser(Protocol):
     """Finds the steps of a straight run that host kernels carry out."""
 
+    def flattened(self, steps: Steps, replaced: Replaced) -> tuple[Program, ...]:
+        """The steps of a sequence as they run; ``replaced`` hears of sequences that the host's own stand in for."""
+
     def parts(
         self, steps: Sequence[Program], strides: Mapping[Variable, int] = NO_STRIDES
     ) -> Iterable[Program | FusedRun]:
@@ -374,7 +377,9 @@ class ProgramLowering:
 
     def sequence(self, steps: Steps) -> None:
         """Lower steps after each other."""
-        self.parts(tuple(flattened(steps)))
+        fuser = self.context.fuser
+        replaced = self.context.clock.stand_in
+        self.parts(tuple(flattened(steps)) if fuser is None else fuser.flattened(steps, replaced))
 
     def parts(self, steps: Sequence[Program]) -> None:
         """Lower steps after each other; library calls become host kernels where there is a fuser."""
@@ -408,7 +413,7 @@ class ProgramLowering:
 
         def on_host() -> None:
             self.emitter.expect_writes(self.context.effects(steps).written)
-            self.parts(tuple(flattened(host_body)))
+            self.sequence(host_body)
             self.context.clock.tick_all(steps, self.emitter)
 
         if bits:

@@ -38,7 +38,7 @@ class Clock:
     """
 
     def __init__(self, costs: Mapping[Program, int] | None = None) -> None:
-        self._costs = costs or {}
+        self._costs = dict(costs or {})
         self._words = aligned_block(16).view(np.int64)
 
     @staticmethod
@@ -71,6 +71,11 @@ class Clock:
         """Advance by the cycles of a step with all inner steps."""
         if self._costs:
             self._advance(self._cycles(step), emitter)
+
+    def stand_in(self, steps: Program, last: Program) -> None:
+        """Steps of the host, which cost nothing themselves, run in place of others: the last of them takes as long."""
+        if self._costs:
+            self._costs[last] = self._cycles(steps)
 
     def _advance(self, cycles: int, emitter: Emitter) -> None:
         if cycles:

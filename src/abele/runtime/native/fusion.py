@@ -17,7 +17,7 @@ first, and reads it again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -139,16 +139,33 @@ _MANY_ELEMENTS = 1 << 16
 """Elements whose rearrangement is worth the time to compile a kernel, some 30 ms."""
 
 
-def flattened(steps: Steps) -> Iterator[Program]:
+Replaced = Callable[[Steps, Program], None]
+"""Hears of a sequence that the host's own steps stand in for, and of the last of those."""
+
+
+def flattened(steps: Steps, replaced: Replaced | None = None) -> Iterator[Program]:
     """The steps of a sequence with those of sequences inside it, but for declarations that do nothing.
 
-    Sequences for which the host has others stay whole.
+    Args:
+        steps: The sequence.
+        replaced: Hears of each sequence inside for which the host has others, all of which kernels can carry out: these
+            come in its place, and join the run around them. Without it, and otherwise, such sequences stay whole.
     """
     for step in steps:
-        if isinstance(step, Steps) and step.host_body is None:
-            yield from flattened(step)
-        elif not isinstance(step, WriteUndef):
+        if not isinstance(step, Steps):
+            if not isinstance(step, WriteUndef):
+                yield step
+        elif step.host_body is None:
+            yield from flattened(step, replaced)
+        elif replaced is not None and (inside := tuple(flattened(step.host_body))) and all(map(is_fusible, inside)):
+            replaced(step, inside[-1])
+            yield from inside
+        else:
             yield step
+
+
+def _unheard(_steps: Steps, _last: Program) -> None:
+    """Of what is replaced nobody needs to know."""
 
 
 def split_runs(steps: Sequence[Program]) -> Iterator[Program | Run]:
@@ -294,6 +311,10 @@ class Storage:
         may_order = not (may_place or watched)
         self.orders: dict[Variable, Order] = self._found_orders() if may_order else {}
 
+    def flattened(self, steps: Steps, replaced: Replaced = _unheard) -> tuple[Program, ...]:
+        """The steps of a sequence as they run: kernels take the place of others where nothing can forbid it."""
+        return tuple(flattened(steps, None if self._may_place else replaced))
+
     def is_stored(self, variable: Variable) -> bool:
         """True if a variable has storage of its own, valid before and after each run."""
         return (
@@ -326,11 +347,11 @@ class Storage:
         match step:
             case Steps(host_body=Steps() as host_body):
                 outer, self._ordered = self._ordered, self._ordered | self._orders_of(host_body)
-                self._visit_parts(tuple(flattened(step)))
+                self._visit_parts(self.flattened(step))
                 self._visit(host_body)
                 self._ordered = outer
             case Steps():
-                self._visit_parts(tuple(flattened(step)))
+                self._visit_parts(self.flattened(step))
             case LibraryCall():
                 self._visit_parts((step,))
             case Call():

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from abele.codelet.rounding import NEAREST, Rounding
-from abele.graph import Copy, LibraryCall, Program, Stream, Tensor, Variable
+from abele.graph import Copy, LibraryCall, Program, Steps, Stream, Tensor, Variable
 from abele.graph.block import StridedBlock
 from abele.graph.interval_set import IntervalSet
 from abele.kernels import BoundKernel, Buffer, NativePlan, OperandBinding, StoreRounding, bind, copy_kernel, plan_native
@@ -21,7 +21,7 @@ from abele.runtime.control.virtual_machine import WorkingMemory
 from abele.runtime.memory.arena import Arena
 from abele.runtime.memory.effects import EffectsOf
 from abele.runtime.memory.host_memory import address_of, aligned_block
-from abele.runtime.native.fusion import MOST_PARTS, Run, Storage, matched, regrouped, split_runs
+from abele.runtime.native.fusion import MOST_PARTS, Replaced, Run, Storage, matched, regrouped, split_runs
 from abele.runtime.native.stored_order import Factors, stored_shape, unmoved_tables, variables_of, view_in_order
 from abele.runtime.supersteps.seeds import run_offset
 
@@ -301,6 +301,10 @@ class HostKernels:
         self._storage = storage
         self._memory = memory
         self._fused: dict[Run, FusedRun] = {}
+
+    def flattened(self, steps: Steps, replaced: Replaced) -> tuple[Program, ...]:
+        """The steps of a sequence as they run; ``replaced`` hears of sequences that the host's own stand in for."""
+        return self._storage.flattened(steps, replaced)
 
     def parts(
         self, steps: Sequence[Program], strides: Mapping[Variable, int] = NO_STRIDES

@@ -148,6 +148,25 @@ def test_matmul__serial_parts_of_operands_in_another_order__are_written_anew_one
         assert plan.temporary_bytes >= part * f16.bytes // 4
 
 
+@pytest.mark.parametrize(("dtype", "partials"), [(f32, f32), (f16, f32), (f16, f16)])
+@pytest.mark.parametrize("like", [False, True])
+def test_matmul__little_memory_for_a_long_sum__adds_parts_of_it_up(
+    dtype: ElementType, partials: ElementType, like: bool
+) -> None:
+    small = {"num_tiles": 4, "tile": {"total_bytes": 24_000, "plain_bytes": 8192, "executable_bytes": 8192}}
+    graph, prog = Graph(systems.get("bow").evolve(ipu=small)), Sequence()
+    a, b = variable(graph, (32, 2048), dtype), variable(graph, (2048, 32), dtype)
+    wanted = variable(graph, (32, 32), dtype) if like else None
+    out = poplin.matmul(graph, a, b, prog, like=wanted, partials_type=partials, available_memory_proportion=0.5)
+    check(graph, prog, a, b, out)
+    schedule = next(iter(prog)).attributes["plan"]  # type: ignore[attr-defined]
+    assert schedule.adds_up
+    assert sum(plan.problem.in_channels for plan in schedule.plans) == 2048
+    assert all(plan.temporary_bytes <= 12_000 for plan in schedule.plans)
+    # Of every part the sum so far is a partial more; only the last sum has the type of the result.
+    assert all(plan.problem.output == partials for plan in schedule.plans)
+
+
 def test_matmul__plan__is_attached_to_the_call() -> None:
     graph, prog = Graph(system(64)), Sequence()
     poplin.matmul(graph, variable(graph, (4, 16), f16), variable(graph, (16, 4), f16), prog)

@@ -35,6 +35,23 @@ def test_plan__large_table_few_indices__splits_entries_and_narrow_columns() -> N
     assert plan.costs["table bytes"] == 4 * 7143
 
 
+def test_plan__least_storage__is_on_all_tiles_within_the_temporary_data_allowed() -> None:
+    # BERT-Large's words: 63.3 MB, which 1,472 tiles hold evenly, and 16 columns are what the matrix units sum.
+    plans = {
+        aim: embedding.plan(gc200(), "half", 30_912, 1024, 1024, options={"planMinimisationTarget": aim} | share)
+        for aim, share in (("memory", {}), ("storage", {"availableMemoryProportion": 0.15}))
+    }
+    least = plans["storage"]
+    assert (least.entry_split, least.column_split) == (23, 64)
+    assert least.costs["table bytes"] == 30_912 * 1024 * 2 // 1472
+    assert plans["memory"].costs["table bytes"] > 1.1 * least.costs["table bytes"]
+    assert plans["memory"].costs["temporary bytes"] < least.costs["temporary bytes"] < 0.15 * 638_976
+    tight = {"planMinimisationTarget": "storage", "availableMemoryProportion": 0.06}
+    allowed = embedding.plan(gc200(), "half", 30_912, 1024, 1024, options=tight)
+    assert allowed.costs["temporary bytes"] < 0.06 * 638_976
+    assert least.costs["table bytes"] < allowed.costs["table bytes"]
+
+
 def test_plan__small_table_many_indices__splits_indices() -> None:
     plan = embedding.plan(gc200(), "half", 1000, 200, 21_600)
     assert (plan.entry_split, plan.column_split, plan.lookup_split) == (1, 100, 14)

@@ -15,7 +15,7 @@ from typing import Literal
 
 from abele.graph import Tensor
 from abele.kernels.nest.ir import Affine, HostKernel, Load, Nest, Store, affine, as_expr
-from abele.numerics import f32
+from abele.numerics import ElementType, f32
 from abele.poplibs.poplin.contraction.operand import Operand, operand
 from abele.poplibs.poplin.contraction.problem import Contraction
 from abele.poplibs.poplin.conv_params.axis import Axis, ResidueClass
@@ -44,6 +44,21 @@ class Scaling:
 
 
 UNSCALED = Scaling()
+
+
+@dataclass(frozen=True)
+class Onto:
+    """A sum that a product is added to, in place of a tensor of its own.
+
+    Attributes:
+        total: The sum, of the product's shape.
+        scale: Factor of the product.
+        product: Element type of the product, which it is rounded to before it is added.
+    """
+
+    total: Tensor
+    scale: float
+    product: ElementType
 
 
 # Bindings: a user's tensor, and which dimension of a contraction each of its dimensions is.
@@ -96,11 +111,16 @@ def field_roles(name: str, rank: int) -> tuple[str, ...]:
     return tuple(f"{name}{d}" for d in range(rank))
 
 
-def contraction_kernel(problem: Contraction, operands: Sequence[Binding], scaling: Scaling = UNSCALED) -> HostKernel:
+def contraction_kernel(
+    problem: Contraction, operands: Sequence[Binding], scaling: Scaling = UNSCALED, onto: Onto | None = None
+) -> HostKernel:
     """The kernel of a contraction of three operands: the input, the weights and the output.
 
-    Where sums are scaled, they are added up in a temporary first; the factor of a tensor is a third input.
+    Where sums are scaled, they are added up in a temporary first; the factor of a tensor is a third input. So they are
+    where they are added onto a total, which is both the third input and the output.
     """
+    if onto is not None:
+        return _added_kernel(problem, operands, onto)
     shapes = tuple(operand.tensor.shape for operand in operands)
     types = tuple(operand.tensor.dtype for operand in operands)
     if not scaling.kind:
@@ -118,6 +138,20 @@ def contraction_kernel(problem: Contraction, operands: Sequence[Binding], scalin
         2 + factors,
         1,
         (*_nests(problem, operands, sums), scaled),
+    )
+
+
+def _added_kernel(problem: Contraction, operands: Sequence[Binding], onto: Onto) -> HostKernel:
+    """The kernel that adds a contraction to a total."""
+    shape, kind = onto.total.shape, onto.total.dtype
+    shapes = tuple(operand.tensor.shape for operand in operands[:2])
+    types = tuple(operand.tensor.dtype for operand in operands[:2])
+    dims = {f"d{i}": n for i, n in enumerate(shape)}
+    at = tuple(map(affine, dims))
+    added = Load(4, at) if onto.scale == 1.0 else Load(4, at) * as_expr(onto.scale)
+    nest = Nest(tuple(dims.items()), (Store(3, at, Load(2, at) + added),))
+    return HostKernel(
+        (*shapes, shape, shape, shape), (*types, kind, kind, onto.product), 3, 1, (*_nests(problem, operands, 4), nest)
     )
 
 

@@ -44,6 +44,7 @@ class HalvedSolve(ABC):
         lower: True if A is lower triangular.
         unit: True if its diagonal is taken as ones.
         chosen: Options.
+        columns: Right-hand sides that steps are appended for.
     """
 
     graph: Graph
@@ -52,6 +53,7 @@ class HalvedSolve(ABC):
     lower: bool
     unit: bool
     chosen: blocks.BlockOptions
+    columns: slice = field(default_factory=lambda: slice(None), init=False)
 
     @cached_property
     def extents(self) -> list[int]:
@@ -79,7 +81,7 @@ class HalvedSolve(ABC):
         """Solve the diagonal blocks from ``begin`` to ``end``: halves one after the other, a product between."""
         if end - begin == 1:
             self.solve_block(body, begin, b)
-            return self.out[begin]
+            return self.out[begin][:, :, self.columns]
         middle = (begin + end) // 2
         rows = [sum(self.extents[:i]) for i in (begin, middle, end)]
         low, high = slice(rows[0], rows[1]), slice(rows[1], rows[2])
@@ -176,7 +178,8 @@ def _vectors(columns: Tensor, vertices: int, elements: int) -> Tensor:
 # published operators. 64 rows with 64 right-hand sides take the same cycles from either side, where the vertex for
 # upper blocks takes twice those of lower ones; they come to 63 steps of 2,600 cycles, about what a product and a
 # subtraction take. 256 rows with 256 right-hand sides in blocks of 64 take 16 times as long as a block and twice its
-# memory, so that all blocks run the same program, called for 64 right-hand sides at a time.
+# memory, so that all blocks run the same program, called for 64 right-hand sides at a time; so do the products between
+# blocks, which would otherwise be on nearly all tiles.
 
 
 @dataclass
@@ -190,7 +193,10 @@ class RecursiveSolve(HalvedSolve):
         given = self.a
         self.a = self.graph.clone(given, name="triangle")
         emit_mask(self.graph, body, given, self.lower, self.unit, self.a)
-        super().emit(body)
+        right = self.b.shape[2]
+        for first in range(0, right, self.chosen.block):
+            self.columns = slice(first, min(first + self.chosen.block, right))
+            self._halves(body, 0, len(self.extents), self.b[:, :, self.columns])
 
     def new_block(self, index: int, size: int) -> Tensor:
         """With one right-hand side, whole on the tile of its diagonal block; otherwise spread."""
@@ -199,15 +205,13 @@ class RecursiveSolve(HalvedSolve):
         return self.graph.map_rows(made, self._tiles(index)) if right == 1 else self.graph.map_linear(made)
 
     def solve_block(self, body: Sequence, index: int, b: Tensor) -> None:
-        """By a vertex, or by rows for one block of right-hand sides after the other."""
+        """By a vertex, or by rows."""
         begin, size = sum(self.extents[:index]), self.extents[index]
         square = self.a[:, begin : begin + size, begin : begin + size]
-        if b.shape[2] == 1:
+        if self.b.shape[2] == 1:
             self._substitute(body, index, square, b)
-            return
-        for first in range(0, b.shape[2], self.chosen.block):
-            columns = slice(first, min(first + self.chosen.block, b.shape[2]))
-            self._by_rows(body, square, b[:, :, columns], self.out[index][:, :, columns])
+        else:
+            self._by_rows(body, square, b, self.out[index][:, :, self.columns])
 
     def _substitute(self, body: Sequence, index: int, square: Tensor, b: Tensor) -> None:
         batch, size, _ = b.shape

@@ -188,10 +188,18 @@ def _walk(source: Operand, target: Operand, size: dict[str, Int64]) -> npt.NDArr
 
 
 def _work(source: Operand, target: Operand, size: dict[str, Int64]) -> tuple[Int64, Int64]:
-    """Matrices that every box transposes, and their blocks."""
+    """Matrices that every box transposes, and their blocks.
+
+    Where the same dimension is innermost in both, nothing is turned: vectors are loaded and stored, as many as a block
+    has rows in the time of a block, and a matrix is a run of them along another dimension.
+    """
     rows, columns = target.innermost, source.innermost
-    heights = size[rows]
-    widths = np.ones_like(heights) if rows == columns else size[columns]
-    matrices = np.prod(list(size.values()), axis=0) // (heights * widths)
+    heights, elements = size[rows], np.prod(list(size.values()), axis=0)
     side = cost.turned_side(source.tensor.dtype)
+    if rows == columns:
+        run = np.max([n for dim, n in size.items() if dim != rows] or [np.ones_like(heights)], axis=0)
+        matrices = elements // (heights * run)
+        return matrices, cost.ceil_div(matrices * run * cost.ceil_div(heights, side), side)
+    widths = size[columns]
+    matrices = elements // (heights * widths)
     return matrices, matrices * cost.ceil_div(heights, side) * cost.ceil_div(widths, side)

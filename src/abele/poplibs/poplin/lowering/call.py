@@ -14,11 +14,17 @@ from abele.errors import InvalidOptionError, OutOfMemoryError
 from abele.graph import ComputeSet, Copy, Execute, Graph, LibraryCall, Tensor
 from abele.graph.program import Steps
 from abele.numerics import ElementType
-from abele.poplibs.poplin.contraction.host_kernel import UNSCALED, Binding, Scaling, contraction_kernel
+from abele.poplibs.poplin.contraction.host_kernel import (
+    UNSCALED,
+    Binding,
+    Onto,
+    Scaling,
+    contraction_kernel,
+)
 from abele.poplibs.poplin.contraction.operand import Operand, allocate, seen_in_order
 from abele.poplibs.poplin.contraction.problem import Contraction
 from abele.poplibs.poplin.lowering.arrange import arrange, arrange_estimate
-from abele.poplibs.poplin.lowering.contraction_steps import ContractionStage, build
+from abele.poplibs.poplin.lowering.contraction_steps import ContractionStage, build, convert
 from abele.poplibs.poplin.lowering.grid import Home, home, home_on
 from abele.poplibs.poplin.lowering.placement import place_input, place_weights
 from abele.poplibs.poplin.lowering.storage import (
@@ -43,6 +49,7 @@ from abele.poplibs.poplin.planner.target import (
     rearranging_cycles,
     target_of,
 )
+from abele.poplibs.poplin.vertices.cost import weights_per_unit
 from abele.poplibs.poputil.layout import clone
 from abele.poplibs.poputil.order import storage_order
 
@@ -132,6 +139,8 @@ class ContractionCall:
             ``like`` and ``meaning`` are of that view.
         follows: True if the weights stand for some that will be stored as the plan wants them.
         scaling: Factor of the products.
+        onto: The sum that the output is added to, which is ``like`` as well; None to make the output. It needs a
+            direct call.
     """
 
     graph: Graph
@@ -151,6 +160,7 @@ class ContractionCall:
     unfold: Unfolding | None = None
     follows: bool = False
     scaling: Scaling = UNSCALED
+    onto: Onto | None = None
 
     @cached_property
     def wanted(self) -> Operand | None:
@@ -188,9 +198,9 @@ class ContractionCall:
         shared = self._shared_plan(chosen)
         if shared is not None:
             return PlanSeries("co", (shared,))
-        # Eight units make eight out-channels in a pass, so that half a block keeps them as busy as a whole one.
+        # Eight units make eight out-channels in a pass, and fewer units fewer: half a block keeps them as busy.
         units, _ = machine.conv_units(self.problem.dtype, self.problem.partials)
-        halves = self.layouts.halves_out and units == HALF_BLOCK and not self.planning.joint
+        halves = self.layouts.halves_out and 0 < units <= HALF_BLOCK and not self.planning.joint
         return make_schedule(self.problem, chosen, machine, self.searching, halves=halves)
 
     @cached_property
@@ -263,7 +273,7 @@ class ContractionCall:
         phases = {"before": self.cycles - self.schedule.cycles}
         for number, plan in enumerate(self.schedule.plans):
             phases |= {(f"{name}, part {number}" if number else name): n for name, n in plan.terms}
-        return phases
+        return phases | ({"adding of parts": self.schedule.adding} if self.schedule.adding else {})
 
     @property
     def cycles_beside(self) -> int:
@@ -288,12 +298,13 @@ class ContractionCall:
                 returned = self.spread.allocate(self.graph, dense)
         out = Binding(returned, meaning.out_roles, meaning.problem.groups)
         factors = () if self.scaling.factor is None else (self.scaling.factor,)
+        totals = () if self.onto is None else (self.onto.total,)
         with self.graph.library_call(
             prog,
             self.function,
-            inputs=(meaning.x.tensor, meaning.w.tensor, *factors),
+            inputs=(meaning.x.tensor, meaning.w.tensor, *factors, *totals),
             outputs=(returned,),
-            kernel=contraction_kernel(meaning.problem, (meaning.x, meaning.w, out), self.scaling),
+            kernel=contraction_kernel(meaning.problem, (meaning.x, meaning.w, out), self.scaling, self.onto),
             flops=2 * self.problem.macs,
             debug_name=self.name,
         ) as body:
@@ -317,11 +328,32 @@ class ContractionCall:
     def _build(self, body: Steps, made: Tensor, homes: list[Home], result: Tensor) -> None:
         """The steps of the call: arrange the operands, compute, and bring the output where it belongs."""
         x, w = self._operands(body)
-        for (plan, begin, size), where in zip(self.schedule.parts(), homes, strict=True):
-            part = [op.slice(self.schedule.dim, begin, size) for op in (x, w, self._output(made))]
-            if self._late is not None:
-                part[self._late] = self._arranged_alone(body, part[self._late], SIDES[self._late])
-            build(self.graph, body, plan, x=part[0], w=part[1], out=part[2], where=where, scaling=self.scaling)
+        # Parts that are addends of one output add up in the type of partials.
+        adds_up, total, onto = self.schedule.adds_up and self.onto is None, made, self.onto
+        places = homes
+        if adds_up and made.dtype != self.problem.partials:
+            total = clone(self.graph, made, "sum", self.problem.partials)
+            places = self._homes_on(total)
+        for number, (plan, begin, size) in enumerate(self.schedule.parts()):
+            part = [op.slice(self.schedule.dim, begin, size) for op in (x, w, self._output(total))]
+            for side in self._late:
+                part[side] = self._arranged_alone(body, part[side], SIDES[side])
+            if adds_up and number:
+                onto = Onto(total, 1.0, self.problem.partials)
+            x_part, w_part, out = part
+            build(
+                self.graph,
+                body,
+                plan,
+                x=x_part,
+                w=w_part,
+                out=out,
+                where=places[number],
+                scaling=self.scaling,
+                onto=onto,
+            )
+        if total is not made:
+            convert(self.graph, body, places[0], self._homes_on(made)[0])
         if self.like is None or made is result:
             return
         if self.is_direct:
@@ -343,9 +375,12 @@ class ContractionCall:
 
         Not where the channels that are summed lie together in groups of another size: exchange puts vectors of them
         together where they are read. PopLibs, too, regroups only what is grouped along another dimension
-        (regroupIfBeneficial).
+        (regroupIfBeneficial). Matrices are put together in whole groups alone: the pieces of a vector each, 8 bytes,
+        of a row of 1,024 that many tiles read take 1 KB of each tile's code.
         """
-        grain = self.graph.system.ipu.vector_width(self.problem.dtype)
+        system, dtype = self.graph.system, self.problem.dtype
+        is_product = self.meaning is None and not self.problem.axes
+        grain = weights_per_unit(dtype) if is_product else system.ipu.vector_width(dtype)
         x = self.layouts.arrange_input and not (self.expansion is None and is_in_vectors(self.x.operand(), grain))
         w = self.layouts.arrange_weights and not (self.widening is None and is_in_vectors(self.w.operand(), grain))
         return x, w
@@ -376,21 +411,30 @@ class ContractionCall:
     def _outputs(self) -> tuple[Tensor, list[Home], Tensor]:
         """The plans' output, its home for each plan, and the result: the same tensor, or one to fill from it."""
         graph, like = self.graph, self.like
+        if self.onto is not None:
+            assert like is self.onto.total
+            assert self.is_direct
+            return like, self._homes_on(like), like
         # The last stage of sums can write each share straight to the tile where the result is wanted.
         if like is not None and self.is_direct and self.schedule.sums:
             result = clone(graph, like, "out", self.problem.output)
-            tiles = graph.interval_map(result.variables)
-            return result, [home_on(plan, out, tiles) for plan, out in self._parts(result)], result
+            return result, self._homes_on(result), result
         if like is not None and self.is_direct:
             made = same_storage(graph, like, self.problem.output)
         else:
             made = new_output(graph, self.problem, self.stored, self.out_roles)
         homes = [home(plan, out) for plan, out in self._parts(made)]
-        for where in homes:
+        for where in homes[:1] if self.schedule.adds_up else homes:
             graph.map_regions(where.regions, where.tile)
+        homes = self._homes_on(made) if self.schedule.adds_up else homes
         if like is not None and self.is_direct and not self._pads[2] and _lie_alike(graph, made, like):
             return made, homes, made
         return made, homes, self._seen(made) if like is None else clone(graph, like, "out", self.problem.output)
+
+    def _homes_on(self, made: Tensor) -> list[Home]:
+        """Shares of an output that is mapped already, for each plan."""
+        tiles = self.graph.interval_map(made.variables)
+        return [home_on(plan, out, tiles) for plan, out in self._parts(made)]
 
     def _parts(self, made: Tensor) -> Iterator[tuple[ContractionPlan, Operand]]:
         """Every plan and the part of the output that it makes."""
@@ -403,15 +447,15 @@ class ContractionCall:
         rewritten = self.expansion is not None, self.widening is not None
         # An operand that is both rewritten and arranged needs a second step, as the first must be over.
         late = any(map(all, zip(rewritten, self.rewrites, strict=True)))
-        early = [made for number, made in enumerate(self.rewrites) if number != self._late]
+        early = [made for number, made in enumerate(self.rewrites) if number not in self._late]
         first = ContractionStage.REWRITE.compute_set(self.graph) if any((*rewritten, *early)) else None
         then = ContractionStage.ARRANGE.compute_set(self.graph) if late else None
         graph = self._planned_tiles
         x = self.x.operand() if self.expansion is None else self.expansion.emit(graph, _made(first))
         w = self.w.operand() if self.widening is None else self.widening.emit(graph, _made(first))
-        if self._late != 0 and (self.layouts.arrange_input or self._pads[0]):
+        if 0 not in self._late and (self.layouts.arrange_input or self._pads[0]):
             x = self._arranged(then if rewritten[0] else first, x, "input")
-        if self._late != 1 and (self.layouts.arrange_weights or self._pads[1]):
+        if 1 not in self._late and (self.layouts.arrange_weights or self._pads[1]):
             w = self._arranged(then if rewritten[1] else first, w, "weights")
         for compute_set in (first, then):
             if compute_set is not None:
@@ -419,17 +463,16 @@ class ContractionCall:
         return x, w
 
     @cached_property
-    def _late(self) -> int | None:
-        """Operand that is written anew part by part, each before its products; None where all are written before.
+    def _late(self) -> tuple[int, ...]:
+        """Operands that are written anew part by part, each before its products; all others are written before.
 
-        So no more than a part of it is there twice.
+        So no more than a part of them is there twice.
         """
         if len(self.schedule.plans) == 1 or self.planning.split is not None:
-            return None
-        side = SERIAL_SIDES[self.schedule.dim]
-        number = SIDES.index(side)
-        rewritten = (self.expansion, self.widening)[number] is not None
-        return number if self.rewrites[number] and not rewritten else None
+            return ()
+        numbers = map(SIDES.index, SERIAL_SIDES[self.schedule.dim])
+        rewritten = self.expansion is not None, self.widening is not None
+        return tuple(number for number in numbers if self.rewrites[number] and not rewritten[number])
 
     def _arranged_alone(self, body: Steps, source: Operand, name: str) -> Operand:
         """One part of an operand, written anew in a step of its own."""

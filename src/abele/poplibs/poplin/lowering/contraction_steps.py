@@ -18,9 +18,9 @@ from abele.arrays import Int64
 from abele.graph import ComputeSet, Execute, Graph, Regions, Tensor
 from abele.graph.program import Steps
 from abele.numerics import ElementType
-from abele.poplibs.poplin.contraction.host_kernel import UNSCALED, Scaling
+from abele.poplibs.poplin.contraction.host_kernel import UNSCALED, Onto, Scaling
 from abele.poplibs.poplin.contraction.operand import Operand
-from abele.poplibs.poplin.lowering.grid import PIECE_BYTES, Home, VertexGrid, geometry
+from abele.poplibs.poplin.lowering.grid import PIECE_BYTES, Home, VertexGrid, geometry, home_of
 from abele.poplibs.poplin.planner.plan import ContractionPlan
 from abele.poplibs.poplin.planner.sum_stages import stages
 from abele.poplibs.poplin.vertices import cost, partial_products, sums
@@ -157,6 +157,37 @@ def finish(graph: Graph, body: Steps, partials: OutputPartials, output: ElementT
         _reduce(graph, body, ContractionStage.CAST, shares, codelet)
 
 
+def add_to_total(graph: Graph, body: Steps, partials: OutputPartials, where: Home, onto: Onto) -> None:
+    """Append the last stage where the output is added to what is there: every share's partials, onto the total's.
+
+    Args:
+        graph: The graph.
+        body: Program that the compute set is appended to.
+        partials: Partials that are left.
+        where: Shares of the total, each on the tile that holds it.
+        onto: The total, and the factor of what is added.
+    """
+    count = np.full(len(where.block), partials.depth, dtype=np.int64)
+    rows = partials.rows(where.block, where.low, where.length, np.zeros_like(count), count)
+    first, _ = _own_rows(graph, _Shares(where.tile, rows, where.regions))
+    scaled = onto.scale != 1.0
+    codelet = sums.reduce_onto(partials.tensor.dtype, onto.product, onto.total.dtype, scaled=scaled)
+    own, others = _apart(rows, first)
+    compute_set = ContractionStage.REDUCE.compute_set(graph)
+    fields = {"factor": onto.scale} if scaled else {}
+    compute_set.vertices(codelet, tile=where.tile, first=own, x=others, out=where.regions, **fields)
+    body.add(Execute(compute_set))
+
+
+def convert(graph: Graph, body: Steps, source: Home, target: Home) -> None:
+    """Append what converts each share of one output to the type of another that lies alike."""
+    kinds = source.regions.tensor.dtype, target.regions.tensor.dtype
+    compute_set = ContractionStage.CAST.compute_set(graph)
+    codelet = sums.cast(*kinds, interleaved=False)
+    compute_set.vertices(codelet, tile=target.tile, x=source.regions, out=target.regions)
+    body.add(Execute(compute_set))
+
+
 @dataclass(frozen=True)
 class _Shares:
     """Shares of the output, each summed by one vertex.
@@ -183,16 +214,21 @@ def _sum(graph: Graph, body: Steps, stage: ContractionStage, shares: _Shares, ou
     together = int((cost.reduce_add(size, depth, partials, output) + copying).max(initial=0))
     compute_set = stage.compute_set(graph)
     if together <= int(cost.reduce_add_list(size, depth, partials, output).max(initial=0)):
-        codelet, kept = sums.reduce_add(partials, output), np.ones(len(rows.begin), dtype=bool)
-        kept[first] = False
-        others = Regions(rows.ptr - np.arange(len(rows.ptr)), rows.begin[kept], rows.length[kept], rows.tensor)
-        own = Regions(np.arange(len(first) + 1), rows.begin[first], rows.length[first], rows.tensor)
-        compute_set.vertices(codelet, tile=shares.tile, first=own, x=others, out=shares.out)
+        own, others = _apart(rows, first)
+        compute_set.vertices(sums.reduce_add(partials, output), tile=shares.tile, first=own, x=others, out=shares.out)
     else:
         each = Regions(np.arange(len(rows.begin) + 1, dtype=np.int64), rows.begin, rows.length, rows.tensor)
         codelet, index = sums.reduce_add_list(partials, output), np.arange(each.num, dtype=np.int64)
         compute_set.vertices(codelet, tile=shares.tile, x=(each, index, rows.ptr), out=shares.out)
     body.add(Execute(compute_set))
+
+
+def _apart(rows: Regions, first: Int64) -> tuple[Regions, Regions]:
+    """One row of each share, at the places ``first``, and all its others."""
+    kept = np.ones(len(rows.begin), dtype=bool)
+    kept[first] = False
+    others = Regions(rows.ptr - np.arange(len(rows.ptr)), rows.begin[kept], rows.length[kept], rows.tensor)
+    return Regions(np.arange(len(first) + 1), rows.begin[first], rows.length[first], rows.tensor), others
 
 
 def _own_rows(graph: Graph, shares: _Shares) -> tuple[Int64, Int64]:
@@ -221,6 +257,7 @@ def build(
     where: Home,
     *,
     scaling: Scaling = UNSCALED,
+    onto: Onto | None = None,
 ) -> None:
     """Append the supersteps of ``plan`` to ``body``.
 
@@ -233,12 +270,40 @@ def build(
         out: The output.
         where: Tiles and regions in which the plan leaves the output.
         scaling: Factor of the products.
+        onto: The total that the output is added to, of which ``where`` has the shares; None to write it.
     """
     grid = VertexGrid(plan)
-    if not plan.needs_finish:
+    sizes = out.local_extents(grid.slices(grid.out_dims).size).prod(axis=1)
+    made = None
+    total, held = onto, where
+    if onto is not None and where.is_crowded(plan.tiles):
+        # Few tiles hold this part of the total: all add partials up, and those few what comes of it.
+        made = OutputPartials.create(graph, plan.problem.output, sizes, 1)
+        where, onto = home_of(plan, made.regions()), None
+        graph.map_regions(where.regions, where.tile)
+    _outputs(graph, body, grid, x=x, w=w, out=out, where=where, sizes=sizes, scaling=scaling, onto=onto)
+    if made is not None and total is not None:
+        add_to_total(graph, body, made, held, total)
+
+
+def _outputs(
+    graph: Graph,
+    body: Steps,
+    grid: VertexGrid,
+    x: Operand,
+    w: Operand,
+    out: Operand,
+    where: Home,
+    *,
+    sizes: Int64,
+    scaling: Scaling,
+    onto: Onto | None,
+) -> None:
+    """Append partial products, and the sums that leave blocks of ``sizes`` at their homes or on the total."""
+    plan = grid.plan
+    if onto is None and not plan.needs_finish:
         _partial_products(graph, body, grid, x=x, w=w, out=out, written=where.regions, scaling=scaling)
         return
-    sizes = out.local_extents(grid.slices(grid.out_dims).size).prod(axis=1)
     interleaved = plan.method.family == "amp"
     partials = OutputPartials.create(graph, plan.problem.partials, sizes, plan.depth, interleaved=interleaved)
     written = partials.regions()
@@ -246,7 +311,10 @@ def build(
     _partial_products(graph, body, grid, x=x, w=w, out=out, written=written, scaling=scaling)
     for step in stages(plan.depth)[:-1]:
         partials = sum_stage(graph, body, partials, step, grid.tiles.reshape(-1, plan.depth))
-    finish(graph, body, partials, plan.problem.output, where)
+    if onto is None:
+        finish(graph, body, partials, plan.problem.output, where)
+    else:
+        add_to_total(graph, body, partials, where, onto)
 
 
 def _partial_products(

@@ -280,6 +280,11 @@ class Home:
     low: Int64
     length: Int64
 
+    def is_crowded(self, tiles: int) -> bool:
+        """True if a tile holds more than twice what an even share for so many tiles would be."""
+        most = np.bincount(self.tile, weights=self.length).max(initial=0)
+        return bool(most > 2 * -(-int(self.length.sum()) // tiles))
+
 
 def home(plan: ContractionPlan, out: Operand) -> Home:
     """Tiles and regions in which ``plan`` leaves the output ``out``.
@@ -287,7 +292,11 @@ def home(plan: ContractionPlan, out: Operand) -> Home:
     A block that one vertex computes stays on its tile; one that several have partials of is shared equally by the tiles
     that do.
     """
-    blocks = _blocks(plan, out)
+    return home_of(plan, _blocks(plan, out))
+
+
+def home_of(plan: ContractionPlan, blocks: Regions) -> Home:
+    """:func:`home` of an output whose blocks are ``blocks``."""
     grain = max(1, PIECE_BYTES // plan.problem.partials.bytes)
     block, low, length = split_evenly(blocks.sizes, np.full(blocks.num, plan.depth, dtype=np.int64), grain)
     # Share s of a block goes to the s-th of the tiles that hold its partials.

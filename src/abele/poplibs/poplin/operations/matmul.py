@@ -63,7 +63,7 @@ def matmul(
     types = resolve_types(name, {f"a {a.name!r}": a.dtype, f"b {b.name!r}": b.dtype}, output_type, settings.partials)
 
     def make(graph: Graph, a: Tensor, b: Tensor, types: Types) -> ContractionCall:
-        return _product(graph, "poplin.matmul", name, a=a, b=b, types=types, planning=settings.planning, like=like)
+        return product_of(graph, "poplin.matmul", name, a=a, b=b, types=types, planning=settings.planning, like=like)
 
     return scaled_call(
         graph, name, a, b, types, make, settings=settings, scales=scales, prog=prog, throws=throws
@@ -95,14 +95,14 @@ def matmul_grouped(
 
     def make(graph: Graph, a: Tensor, b: Tensor, types: Types) -> ContractionCall:
         function = "poplin.matmul_grouped"
-        return _product(graph, function, name, a=a, b=b, types=types, planning=settings.planning, like=like)
+        return product_of(graph, function, name, a=a, b=b, types=types, planning=settings.planning, like=like)
 
     return scaled_call(
         graph, name, a, b, types, make, settings=settings, scales=scales, prog=prog, throws=throws
     ).append(prog)
 
 
-def _product(
+def product_of(
     graph: Graph,
     function: str,
     name: str,

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from abele.errors import TensorError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Steps
-from abele.numerics import ElementType
+from abele.numerics import ElementType, as_element_type
 from abele.poplibs import popops
+from abele.poplibs.poplin.contraction.host_kernel import Onto
 from abele.poplibs.poplin.conv_params.params import ConvParams
 from abele.poplibs.poplin.operations.convolution import calculate_weight_deltas
-from abele.poplibs.poplin.operations.matmul import matmul, matmul_grouped
+from abele.poplibs.poplin.operations.matmul import matmul, matmul_grouped, product_of
+from abele.poplibs.poplin.options import read_settings, resolve_types
 from abele.poplibs.poputil.options import Options
 
 
@@ -24,6 +28,8 @@ def matmul_acc(
     partials_type: ElementType | str | None = None,
     available_memory_proportion: float | None = None,
     options: Options = None,
+    product_type: ElementType | str | None = None,
+    in_place: bool = False,
     name: str = "matmul_acc",
 ) -> None:
     """c ← c + scale · (a @ b), in place; matrices, or stacks of them.
@@ -38,6 +44,10 @@ def matmul_acc(
         partials_type: Type of partial sums; by default f32.
         available_memory_proportion: Share of a tile's memory that slices and partials may take; by default 0.6.
         options: PopLibs' options, by name.
+        product_type: Type that the product is rounded to before it is added; by default that of ``c``.
+        in_place: True to add partial sums where they are summed, so that the product has no tensor of its own, if the
+            vertices can write in the order of ``c`` and the scale is a number. PopLibs' ``matMulAcc`` makes the product
+            first; its reductions can do either (``update``).
         name: Name of the calls.
 
     Raises:
@@ -47,13 +57,21 @@ def matmul_acc(
     wanted = (*a.shape[:-1], *b.shape[-1:])
     if c.shape != wanted:
         raise TensorError(f"{name}: c {c!r} has shape {list(c.shape)}, the product has {list(wanted)}")
+    product_type = c.dtype if product_type is None else as_element_type(product_type)
+    if in_place and not isinstance(scale, Tensor) and not a.dtype.is_quarter:
+        settings = read_settings(name, options, partials_type, available_memory_proportion)
+        types = resolve_types(name, {"a": a.dtype, "b": b.dtype}, product_type, settings.partials)
+        call = product_of(graph, "poplin.matmul_acc", name, a=a, b=b, types=types, planning=settings.planning, like=c)
+        if call.is_direct:
+            replace(call, onto=Onto(c, float(scale), types.output)).append(prog)
+            return
     multiply = matmul_grouped if a.ndim == 3 else matmul
     product = multiply(
         graph,
         a,
         b,
         prog,
-        output_type=c.dtype,
+        output_type=product_type,
         partials_type=partials_type,
         available_memory_proportion=available_memory_proportion,
         options=options,

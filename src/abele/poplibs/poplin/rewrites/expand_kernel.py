@@ -6,9 +6,9 @@ gradient of weights, whose kernel is a whole field, have neither; written out, t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import combinations
 from math import gcd, prod
 
@@ -17,12 +17,15 @@ import numpy.typing as npt
 
 from abele.arrays import Int64
 from abele.graph import ComputeSet, Graph, Tensor
+from abele.graph.intervals import distinct
+from abele.machine import Ipu
 from abele.poplibs.poplin.contraction.host_kernel import Binding
-from abele.poplibs.poplin.contraction.operand import Operand, operand
+from abele.poplibs.poplin.contraction.operand import Box, Operand, allocate, blocked, operand
 from abele.poplibs.poplin.contraction.problem import Contraction
 from abele.poplibs.poplin.conv_params.axis import Axis
 from abele.poplibs.poplin.lowering.call import ContractionCall, Meaning
 from abele.poplibs.poplin.lowering.grid import Slices
+from abele.poplibs.poplin.lowering.storage import is_in_vectors
 from abele.poplibs.poplin.planner.plan import cuts_of
 from abele.poplibs.poplin.planner.target import PlanningTarget
 from abele.poplibs.poplin.rewrites.flatten_field import flat_windows
@@ -34,6 +37,9 @@ from abele.poplibs.poplin.vertices.geometry_fields import FIELD_DIMS
 
 MOST_GROWTH = 64
 """Inputs are not written out more often than this, on average."""
+_MOST_CUTS = 100_000
+"""Ways to cut a result into boxes above which fewer are looked at. Chosen."""
+Strides = Mapping[tuple[str, bool], Int64]
 _VECTOR = 8
 """Neighbours in memory that boxes do not part. Chosen: of 4, exchange code of ResNet-50's rewritten inputs was twice as
 long, and cycles of its update were 0.1 % fewer."""
@@ -67,14 +73,21 @@ def _expanded(call: ContractionCall, dims: tuple[int, ...]) -> ContractionCall:
     axes = tuple(Axis(a.outputs, a.outputs, 1) if d in dims else a for d, a in enumerate(problem.axes))
     taps = prod(problem.axes[d].kernel for d in dims)
     inner = replace(problem, in_channels=problem.in_channels * taps, axes=axes)
-    expansion = KernelExpansion(problem, dims, call.x)
-    planned = Binding(expansion.allocate(Graph(call.graph.system)), inner.in_dims, 1)
     weights = Binding(folded_kernel(call.w.operand(), dims), inner.weight_dims, 1)
+    expansion = KernelExpansion(problem, dims, call.x, channel_group(weights, problem), call.graph.system.ipu.num_tiles)
+    planned = Binding(expansion.allocate(Graph(call.graph.system)), inner.in_dims, 1)
     meaning = call.meaning or Meaning(problem, call.x, call.w, call.out_roles, lambda out: out)
     # PopLibs takes an input whose kernel is expanded, and its weights, to be rearranged; sampling is a view there.
     charged = call.charged + (("input", "weights") if taps > 1 else ())
     wide = replace(call, problem=inner, x=planned, w=weights, meaning=meaning, expansion=expansion, charged=charged)
-    return flat_windows(wide) if inner.is_pointwise and not (call.like is not None and wide.is_direct) else wide
+    is_flat = inner.is_pointwise and not (call.like is not None and wide.is_direct)
+    return flat_windows(wide, expansion, field_first=expansion.has_field_first) if is_flat else wide
+
+
+def channel_group(other: Binding, problem: Contraction) -> int:
+    """Channels of a group in which an operand is wanted: as the other one has them, or as the units take them."""
+    block = other.operand().block("ci")
+    return block if block and is_in_vectors(other.operand(), 1) else cost.weights_per_unit(problem.dtype)
 
 
 def folded_kernel(weights: Operand, dims: tuple[int, ...]) -> Tensor:
@@ -102,43 +115,112 @@ class KernelExpansion:
         problem: The contraction before.
         dims: Field dimensions whose kernel is folded into the channels.
         source: The input before.
+        group: Channels of a group in which readers want them.
+        tiles: Tiles that write it.
     """
 
     problem: Contraction
     dims: tuple[int, ...]
     source: Binding
+    group: int
+    tiles: int
 
     @cached_property
-    def _fine(self) -> tuple[tuple[str, int], ...]:
-        """Storage: names and extents, outermost first; folded kernel positions and channels innermost."""
+    def _shared(self) -> tuple[str, ...]:
+        """Folded kernel positions that fill groups together with the channels; none where channels do so alone, or
+        where nothing fills them.
+        """
+        names: tuple[str, ...] = ()
+        channels = self.problem.in_channels
+        for d in reversed(self.dims):
+            if channels % self.group == 0:
+                break
+            names, channels = (f"k{d}", *names), channels * self.problem.axes[d].kernel
+        is_one = self.source.operand().block("ci") is None
+        return names if channels % self.group == 0 and is_one and self._fills_tiles(names) else ()
+
+    def _fills_tiles(self, shared: Sequence[str]) -> bool:
+        """True if there are boxes for half of the tiles at least, where kernel positions but the first are not cut."""
         p = self.problem
-        field = [(f"o{d}", a.outputs) if d in self.dims else (f"i{d}", a.inputs) for d, a in enumerate(p.axes)]
-        folded = [(f"k{d}", p.axes[d].kernel) for d in self.dims]
-        rows = [("b", p.batch), *field]
+        cut = [axis.outputs if d in self.dims else axis.inputs for d, axis in enumerate(p.axes)]
+        cut += [p.axes[d].kernel for d in self.dims if f"k{d}" not in shared[1:]]
+        return 2 * p.groups * -(-p.batch // _VECTOR) * prod(cut) // self._aligned(shared) >= self.tiles
+
+    def _aligned(self, shared: Sequence[str]) -> int:
+        """Positions of the first of kernel dimensions in groups with the channels after which a group ends."""
+        inside = prod(self.problem.axes[int(n[1:])].kernel for n in shared[1:]) * self.problem.in_channels
+        return self.group // gcd(self.group, inside)
+
+    @cached_property
+    def _is_grouped(self) -> bool:
+        """True if channels are stored in groups; blocks of the source are then whole groups, or parts of one."""
+        block = self.source.operand().block("ci") or self.group
+        channels = prod(self.problem.axes[int(n[1:])].kernel for n in self._shared) * self.problem.in_channels
+        return channels % self.group == 0 and 0 in (block % self.group, self.group % block)
+
+    @cached_property
+    def _extents(self) -> dict[str, int]:
+        """Extents of the result by name, in the order of storage but for groups of channels.
+
+        Channels lie in groups inside of samples and field, and the groups outside of them: a reader of some groups
+        finds each in long runs. Without groups, all channels lie together.
+        """
+        p = self.problem
+        field = {
+            f"o{d}" if d in self.dims else f"i{d}": a.outputs if d in self.dims else a.inputs
+            for d, a in enumerate(p.axes)
+        }
+        kernel = {f"k{d}": p.axes[d].kernel for d in self.dims}
+        # Rows of a product are samples and field. Else readers cut dimensions that are kept more often than samples.
+        kept = {n: extent for n, extent in field.items() if n[0] == "i"} if self._slides else {}
+        windows = {n: extent for n, extent in field.items() if n not in kept}
+        rows = {**windows, "b": p.batch} if self.has_field_first else {"b": p.batch, **windows}
+        rows = {**kept, **rows}
+        if self._is_grouped:
+            return {"g": p.groups, **kernel, "ci": p.in_channels, **rows}
         # The outermost kernel position may stay outside the rows if what is left fills the units: then a position
         # writes long runs.
-        inner = prod(n for _, n in folded[1:]) * p.in_channels
-        outer, rest = (folded[:1], folded[1:]) if inner % cost.weights_per_unit(p.dtype) == 0 else ([], folded)
-        return (("g", p.groups), *outer, *rows, *rest, ("ci", p.in_channels))
+        first = f"k{self.dims[0]}"
+        inner = prod(kernel.values()) // kernel[first] * p.in_channels
+        outer = {first: kernel.pop(first)} if inner % cost.weights_per_unit(p.dtype) == 0 else {}
+        return {"g": p.groups, **outer, **rows, **kernel, "ci": p.in_channels}
+
+    @property
+    def has_field_first(self) -> bool:
+        """True if rows have windows outside of samples: where windows are fewer than what each holds."""
+        axes = [self.problem.axes[d] for d in self.dims]
+        return prod(axis.outputs for axis in axes) < prod(axis.kernel for axis in axes)
+
+    @property
+    def _slides(self) -> bool:
+        """True if a kernel is left in some dimension."""
+        return any(not axis.is_pointwise for d, axis in enumerate(self.problem.axes) if d not in self.dims)
 
     def allocate(self, graph: Graph) -> Tensor:
         """A new, unmapped variable for it, as [g, b, channels, *field]."""
-        return self._logical(self._variable(graph))
+        return self._logical(self._allocated(graph))
 
-    def _variable(self, graph: Graph) -> Tensor:
-        return graph.variable(self.source.tensor.dtype, [n for _, n in self._fine], name="expanded")
+    def _allocated(self, graph: Graph) -> Operand:
+        """A new variable for it, dimensions by name; ``ci`` are the channels with the kernel positions in groups."""
+        extents = {n: extent for n, extent in self._extents.items() if n not in self._shared}
+        extents["ci"] *= prod(self._extents[n] for n in self._shared)
+        order = [n for n in extents if n != "ci"]
+        at = list(extents).index("ci")
+        if self._is_grouped:
+            order.insert(at, "ci1")
+        dims = blocked([*order, "ci0"], {"ci": self.group}, extents)
+        return allocate(graph, self.source.tensor.dtype, extents, dims, "expanded")
 
-    def _logical(self, variable: Tensor) -> Tensor:
-        names = [name for name, _ in self._fine]
+    def _logical(self, made: Operand) -> Tensor:
         field = [f"o{d}" if d in self.dims else f"i{d}" for d in range(self.problem.rank)]
-        folded = [f"k{d}" for d in self.dims]
-        turned = variable.transpose([names.index(n) for n in ("g", "b", *folded, "ci", *field)])
-        shape = turned.shape
-        return turned.reshape((*shape[:2], prod(shape[2 : 3 + len(folded)]), *shape[3 + len(folded) :]))
+        channels = [*(f"k{d}" for d in self.dims if f"k{d}" in made.dims), "ci"]
+        turned = made.tensor.transpose([made.dims.index(n) for n in ("g", "b", *channels, *field)])
+        shape, last = turned.shape, 2 + len(channels)
+        return turned.reshape((*shape[:2], prod(shape[2:last]), *shape[last:]))
 
     def estimate(self, machine: PlanningTarget) -> int:
         """Cycles that writing it out is expected to take."""
-        elements = prod(n for _, n in self._fine)
+        elements = prod(self._extents.values())
         share = np.array([-(-elements // machine.tiles)], dtype=np.int64)
         received = self.source.tensor.size * self.problem.dtype.bytes / machine.tiles
         computing = int(cost.expand(share, self.problem.dtype, turned=self._is_turned)[0])
@@ -151,12 +233,10 @@ class KernelExpansion:
 
     def emit(self, graph: Graph, compute_set: ComputeSet) -> Operand:
         """Add the vertices that write it out, over all tiles; the result."""
-        source = self.source.operand()
-        variable = self._variable(graph)
-        fine = operand(variable, [name for name, _ in self._fine])
-        boxes = self._boxes(source, graph.system.ipu.num_tiles)
-        reached = self._reach(boxes)
-        written = fine.regions(boxes.start, boxes.size)
+        source, made = self.source.operand(), self._allocated(graph)
+        boxes = self._boxes(source, made, graph.system.ipu)
+        reached, filled = self._reach(boxes), self._filled(boxes)
+        written = made.regions(filled.start, filled.size)
         tile = (np.arange(written.num, dtype=np.int64) * min(written.num, graph.system.ipu.num_tiles)) // written.num
         graph.map_regions(written, tile.astype(np.int32))
         compute_set.vertices(
@@ -164,46 +244,65 @@ class KernelExpansion:
             tile=tile.astype(np.int32),
             x=source.regions(reached.start, reached.size),
             out=written,
-            walk=self._walk(source, fine, boxes, reached),
+            walk=self._walk(boxes, source.local_strides(reached.size), made.local_strides(filled.size), reached),
         )
-        return operand(self._logical(variable), self._inner_dims)
+        return operand(self._logical(made), self._inner_dims)
 
     @property
     def _inner_dims(self) -> tuple[str, ...]:
         return ("g", "b", "ci", *(f"i{d}" for d in range(self.problem.rank)))
 
-    def _boxes(self, source: Operand, wanted: int) -> Slices:
-        """About ``wanted`` boxes of the result, by name; within one block of the source each."""
-        extents = dict(self._fine)
-        grains = dict.fromkeys(extents, 1) | {source.innermost: _VECTOR}
-        if self.dims:
-            # Readers take channels by the group: boxes end where groups do.
-            units = cost.weights_per_unit(self.problem.dtype)
-            grains[f"k{self.dims[-1]}"] = units // gcd(units, self.problem.in_channels)
-        cuts = {name: np.array([0, n], dtype=np.int64) for name, n in extents.items()}
-        for name in ("b", "ci"):
-            block = source.block(name)
-            if block is not None:
-                cuts[name] = cuts_of(extents[name], -(-extents[name] // block), block)
-        order = sorted((n for n in extents if n not in ("g", "ci", "b")), key=lambda n: -extents[n])
-        # Kernel positions of one output need no input twice either, and leave the source's vectors whole.
-        once = [f"k{d}" for d in self.dims if self.problem.axes[d].outputs == 1] if source.innermost == "b" else []
-        for name in ("g", *once, "b", *(n for n in order if n not in once)):
-            boxes = prod(len(c) - 1 for c in cuts.values())
-            # About a box per tile, cut along groups and samples first: these need no input twice.
-            if boxes * 2 > wanted:
-                break
-            pieces = -(-wanted // boxes)
-            if len(cuts[name]) > 2:
-                cuts[name] = _finer(cuts[name], pieces, grains[name])
-            else:
-                parts = max(1, min(pieces, extents[name] // grains[name]))
-                cuts[name] = cuts_of(extents[name], parts, grains[name])
+    def _boxes(self, source: Operand, made: Operand, ipu: Ipu) -> Slices:
+        """Boxes of the result, by name; within one block of the source each."""
+        cuts = self._cuts(source, made, ipu)
         counts = [len(c) - 1 for c in cuts.values()]
         index = np.unravel_index(np.arange(prod(counts), dtype=np.int64), counts)
         start = {n: c[:-1][i] for (n, c), i in zip(cuts.items(), index, strict=True)}
         size = {n: np.diff(c)[i] for (n, c), i in zip(cuts.items(), index, strict=True)}
         return Slices(start, size)
+
+    def _cuts(self, source: Operand, made: Operand, ipu: Ipu) -> dict[str, Int64]:
+        """Where boxes begin along each dimension, and its end: the cuts that are expected to take the fewest cycles.
+
+        All numbers of parts of all dimensions are costed at once: what the fullest tile writes, receives, and in how
+        many pieces.
+        """
+        extents = self._extents
+        blocks = {
+            n: min(source.block(n) or extents[n], extents[n]) if n in ("b", "ci") else extents[n] for n in extents
+        }
+        grains = self._grains(source)
+        lists = [_part_counts(-(-blocks[n] // grains[n]), ipu.num_tiles) for n in extents]
+        while prod(map(len, lists)) > _MOST_CUTS:
+            longest = max(range(len(lists)), key=lambda i: len(lists[i]))
+            lists[longest] = lists[longest][::2]
+        parts = dict(zip(extents, (g.reshape(-1) for g in np.meshgrid(*lists, indexing="ij")), strict=True))
+        boxes = reduce(np.multiply, [parts[n] * -(-extents[n] // blocks[n]) for n in extents])
+        units = {n: -(-blocks[n] // grains[n]) for n in extents}
+        size = {n: np.minimum(cost.ceil_div(units[n], parts[n]) * grains[n], blocks[n]) for n in extents}
+        start = dict.fromkeys(extents, np.zeros_like(boxes))
+        reached, filled = (way(Slices(start, size)).size for way in (self._reach, self._filled))
+        exchange, element = ipu.exchange, self.problem.dtype.bytes
+        arriving, leaving = _pieces(source, reached), _pieces(made, filled)
+        received = reduce(np.multiply, reached.values()) * element // exchange.bytes_per_cycle
+        # A piece is sent and received; who reads the result receives it in the pieces in which it is written.
+        moving = received + exchange.fragment_cycles * (2 * arriving + leaving)
+        writing = cost.expand(reduce(np.multiply, size.values()), self.problem.dtype, turned=self._is_turned)
+        best = int(np.argmin(-(-boxes // ipu.num_tiles) * (writing + moving)))
+        return {n: _cut(extents[n], blocks[n], int(parts[n][best]), grains[n]) for n in extents}
+
+    def _grains(self, source: Operand) -> dict[str, int]:
+        """Factor that boxes are multiples of, along each dimension; those of whole dimensions are never cut."""
+        extents, shared = self._extents, self._shared
+        grains = dict.fromkeys(extents, 1) | {source.innermost: _VECTOR} | {n: extents[n] for n in shared[1:]}
+        grains["ci"] = extents["ci"]
+        # Readers take channels by the group: boxes end where groups do.
+        units = cost.weights_per_unit(self.problem.dtype)
+        if shared:
+            grains[shared[0]] = self._aligned(shared)
+        elif self.dims:
+            grains[f"k{self.dims[-1]}"] = units // gcd(units, self.problem.in_channels)
+        return grains
 
     def _reach(self, boxes: Slices) -> Slices:
         """The boxes of the source that boxes of the result are made from."""
@@ -218,19 +317,34 @@ class KernelExpansion:
                 first[i], count[i] = start[i], size[i]
         return Slices(first, count)
 
-    def _walk(self, source: Operand, fine: Operand, boxes: Slices, reached: Slices) -> npt.NDArray[np.int32]:
-        """The numbers that a vertex walks its box by, int32[boxes, fields]."""
+    def _filled(self, boxes: Slices) -> Slices:
+        """The boxes of the result, in which some kernel positions count as channels."""
+        start, size = ({n: s for n, s in side.items() if n not in self._shared} for side in (boxes.start, boxes.size))
+        for name in reversed(self._shared):
+            # Only the outermost is cut, so what lies inside of it is whole.
+            start["ci"] = start["ci"] + boxes.start[name] * size["ci"]
+            size["ci"] = size["ci"] * boxes.size[name]
+        return Slices(start, size)
+
+    def _walk(self, boxes: Slices, theirs: Strides, ours: Strides, reached: Slices) -> npt.NDArray[np.int32]:
+        """The numbers that a vertex walks its box by, int32[boxes, fields]; strides in the source and the result."""
         start, size, first, count = boxes.start, boxes.size, reached.start, reached.size
-        ours, theirs = fine.local_strides(size), source.local_strides(count)
         fields: dict[int, Int64 | int] = {}
         names = {"g": (at.NUM_G, at.X_G, at.Y_G), "b": (at.NUM_B, at.X_B, at.Y_B), "ci": (at.NUM_CI, at.X_CI, at.Y_CI)}
         for name, (extent, in_source, in_result) in names.items():
             fields[extent] = size[name]
             fields[in_source] = theirs.get((name, False), 0)
             fields[in_result] = ours.get((name, False), 0)
+        channels = size["ci"]
+        for name in reversed(self._shared):
+            fields[at.C_K[int(name[1:])]] = channels
+            channels = channels * size[name]
+        fields[at.GROUP] = np.minimum(channels, self.group) if ("ci", True) in ours else channels
+        fields[at.Y_GROUP] = ours.get(("ci", True), 0)
         for d in range(FIELD_DIMS):
             fields |= dict.fromkeys((at.NUM_O[d], at.NUM_K[d], at.NUM_I[d], at.OUT_STEP[d]), 1)
             fields |= dict.fromkeys((at.X_I[d], at.Y_O[d], at.Y_K[d], at.KERNEL_STEP[d], at.OFFSET[d]), 0)
+            fields.setdefault(at.C_K[d], 0)
         for d, axis in enumerate(self.problem.axes):
             i, o, k = f"i{d}", f"o{d}", f"k{d}"
             fields |= {at.NUM_I[d]: count[i], at.X_I[d]: theirs.get((i, False), 0)}
@@ -244,10 +358,22 @@ class KernelExpansion:
         return field_table(fields, at.NUM_FIELDS, boxes.num)
 
 
-def _finer(cuts: Int64, pieces: int, grain: int) -> Int64:
-    """Every stretch between cuts in up to ``pieces`` of whole grains."""
-    inner = [
-        begin + cuts_of(end - begin, max(1, min(pieces, (end - begin) // grain)), grain)[:-1]
-        for begin, end in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)
-    ]
-    return np.concatenate([*inner, cuts[-1:]])
+def _pieces(operand: Operand, size: Box) -> Int64:
+    """Pieces of memory that boxes of an operand are made of, int64[n]."""
+    local = operand.local_extents(size)
+    whole = np.array([entry.extent for entry in operand.entries], dtype=np.int64)
+    # A dimension is in one piece with the next outer one where all that lies inside of it is whole.
+    inside = np.cumprod((local == whole)[:, :0:-1], axis=1)[:, ::-1]
+    return np.asarray(np.where(inside, 1, local[:, :-1]).prod(axis=1), dtype=np.int64)
+
+
+def _part_counts(units: int, most: int) -> Int64:
+    """Numbers of parts that are worth a look, one first: the fewest for each size of the largest."""
+    sizes = distinct(-(-units // np.arange(1, min(units, most) + 1, dtype=np.int64)))
+    return distinct(-(-units // sizes))
+
+
+def _cut(extent: int, block: int, parts: int, grain: int) -> Int64:
+    """Where parts of every block of a dimension begin, and its end: whole grains, spread evenly."""
+    within = [begin + cuts_of(min(block, extent - begin), parts, grain)[:-1] for begin in range(0, extent, block)]
+    return distinct(np.append(np.concatenate(within), extent))

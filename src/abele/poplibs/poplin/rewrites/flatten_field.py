@@ -53,7 +53,7 @@ def flat_sum(call: ContractionCall) -> ContractionCall:
     return replace(call, problem=problem, x=x, w=w, out_roles=call.out_roles[:2], like=like, meaning=meaning)
 
 
-def flat_windows(call: ContractionCall) -> ContractionCall:
+def flat_windows(call: ContractionCall, expansion: InputExpansion, *, field_first: bool) -> ContractionCall:
     """A convolution whose windows are written out, or the gradient of one, with samples and field as the batch.
 
     PopLibs flattens whatever has no kernel left (its transform ``flattenDims``): a weight gradient's rows are then cut
@@ -61,18 +61,21 @@ def flat_windows(call: ContractionCall) -> ContractionCall:
 
     Args:
         call: One whose operands are [g, b, ci, *field] and [g, co, ci, *kernel], and whose axes are all pointwise.
+        expansion: How its windows are written out.
+        field_first: True if the field is outside of samples there.
     """
-    problem, roles, expansion = call.problem, call.out_roles, call.expansion
-    assert expansion is not None
+    problem, roles = call.problem, call.out_roles
     field = [axis.outputs for axis in problem.axes]
     flat = replace(problem, batch=problem.batch * prod(field), axes=())
-    x = Binding(windows_as_rows(call.x.tensor), flat.in_dims, 1)
+    x = Binding(windows_as_rows(call.x.tensor, field_first=field_first), flat.in_dims, 1)
     w = Binding(call.w.tensor.reshape(call.w.tensor.shape[:3]), flat.weight_dims, 1)
+    rows = {"b": problem.batch} | {f"o{d}": extent for d, extent in enumerate(field)}
+    order = [*list(rows)[1:], "b"] if field_first else list(rows)
 
     def restore(out: Tensor) -> Tensor:
         """[g · co, b] as the output with its field."""
-        apart = out.reshape((problem.groups, problem.out_channels, problem.batch, *field))
-        at = {"g": 0, "co": 1, "b": 2} | {f"o{d}": 3 + d for d in range(problem.rank)}
+        apart = out.reshape((problem.groups, problem.out_channels, *(rows[dim] for dim in order)))
+        at = {"g": 0, "co": 1} | {dim: 2 + place for place, dim in enumerate(order)}
         turned = apart.transpose([at[dim] for role in roles for dim in role.split("*")])
         return turned.reshape([prod(problem.extents[dim] for dim in role.split("*")) for role in roles])
 
@@ -82,7 +85,7 @@ def flat_windows(call: ContractionCall) -> ContractionCall:
         x=x,
         w=w,
         out_roles=("g*co", "b"),
-        expansion=FlatExpansion(expansion),
+        expansion=FlatExpansion(expansion, field_first),
         unfold=Unfolding(roles, restore),
     )
 
@@ -93,9 +96,11 @@ class FlatExpansion:
 
     Attributes:
         windows: Windows that are written out.
+        field_first: True if the field is outside of samples.
     """
 
     windows: InputExpansion
+    field_first: bool
 
     def estimate(self, machine: PlanningTarget) -> int:
         """Cycles that writing them out is expected to take."""
@@ -103,13 +108,17 @@ class FlatExpansion:
 
     def emit(self, graph: Graph, compute_set: ComputeSet) -> Operand:
         """Add the vertices that write them out; the rows, [g, b, ci]."""
-        return operand(windows_as_rows(self.windows.emit(graph, compute_set).tensor), ("g", "b", "ci"))
+        made = self.windows.emit(graph, compute_set).tensor
+        return operand(windows_as_rows(made, field_first=self.field_first), ("g", "b", "ci"))
 
 
-def windows_as_rows(windows: Tensor) -> Tensor:
-    """[g, b, ci, *field] as [g, b · field, ci]."""
+def windows_as_rows(windows: Tensor, *, field_first: bool) -> Tensor:
+    """[g, b, ci, *field] as [g, b · field, ci], or [g, field · b, ci]."""
     groups, batch, channels, *field = windows.shape
-    return windows.moveaxis(2, windows.ndim - 1).reshape((groups, batch * prod(field), channels))
+    last = windows.ndim - 1
+    turned = windows.moveaxis(2, last)
+    turned = turned.moveaxis(1, last - 1) if field_first else turned
+    return turned.reshape((groups, batch * prod(field), channels))
 
 
 def flattened(tensor: Tensor) -> Tensor:

@@ -20,7 +20,13 @@ from abele.poplibs.poplin.contraction.operand import Operand
 from abele.poplibs.poplin.contraction.problem import Contraction
 from abele.poplibs.poplin.lowering.call import ContractionCall
 from abele.poplibs.poplin.planner.target import PlanningTarget
-from abele.poplibs.poplin.rewrites.expand_kernel import MOST_GROWTH, KernelExpansion, folded_kernel, growth
+from abele.poplibs.poplin.rewrites.expand_kernel import (
+    MOST_GROWTH,
+    KernelExpansion,
+    channel_group,
+    folded_kernel,
+    growth,
+)
 from abele.poplibs.poplin.rewrites.swap_operands import swapped, turned_roles
 
 
@@ -52,7 +58,10 @@ def _flattened(call: ContractionCall, turned: ContractionCall, dims: tuple[int, 
         out_channels=problem.out_channels * outputs,
         axes=tuple(axis for d, axis in enumerate(problem.axes) if d not in dims),
     )
-    widening = OutputWindows(KernelExpansion(turned.problem, dims, turned.x), flat)
+    x = folded_input(call.x, dims, flat)
+    group = channel_group(x, flat)
+    tiles = call.graph.system.ipu.num_tiles
+    widening = OutputWindows(KernelExpansion(turned.problem, dims, turned.x, group, tiles), flat)
     meaning = turned.meaning
     assert meaning is not None
     seen, groups = meaning.restore, problem.groups
@@ -70,7 +79,7 @@ def _flattened(call: ContractionCall, turned: ContractionCall, dims: tuple[int, 
     return replace(
         call,
         problem=flat,
-        x=widening.input_view(call.x),
+        x=x,
         w=Binding(widening.allocate(Graph(call.graph.system)), flat.weight_dims, 1),
         out_roles=flat.out_dims,
         meaning=replace(meaning, restore=restore),
@@ -78,6 +87,13 @@ def _flattened(call: ContractionCall, turned: ContractionCall, dims: tuple[int, 
         charged=("weights", "output"),
         follows=False,
     )
+
+
+def folded_input(x: Binding, dims: tuple[int, ...], problem: Contraction) -> Binding:
+    """Input with inputs along ``dims`` in the channels that are summed, as ``problem`` has them."""
+    folded = folded_kernel(turned_roles(x).operand(), dims)
+    extents = problem.extents
+    return Binding(folded.reshape([extents[dim] for dim in problem.in_dims]), problem.in_dims, 1)
 
 
 @dataclass(frozen=True)
@@ -94,9 +110,7 @@ class OutputWindows:
 
     def input_view(self, x: Binding) -> Binding:
         """Input in the planned form: with inputs along these dimensions in the summed channels."""
-        folded = folded_kernel(turned_roles(x).operand(), self.expansion.dims)
-        extents = self.problem.extents
-        return Binding(folded.reshape([extents[dim] for dim in self.problem.in_dims]), self.problem.in_dims, 1)
+        return folded_input(x, self.expansion.dims, self.problem)
 
     def estimate(self, machine: PlanningTarget) -> int:
         """Cycles that writing them out is expected to take."""

@@ -21,6 +21,8 @@ WORKERS = 6
 """Worker contexts of a tile. Source: §1.2."""
 OUT_GROUP = 16
 """Output channels of a group at most, and where a plan does not choose them. Source: §5.4."""
+LEAST_OUT_GROUP = 8
+"""Output channels of a group at least, also where a pass of the units writes fewer. Source: §5.4."""
 _AMP_WEIGHT_BYTES = 32
 """Bytes of weights that a conv unit holds: 32 of 8 bits, 16 f16, 8 f32. Source: machine.md §1.3."""
 _SHUFFLE = {1: 15, 2: 46, 4: 60}
@@ -212,8 +214,8 @@ def outer_product(work: Work) -> Int64:
 
 
 def _passes(work: Work, units: int, out_group: int) -> Int64:
-    """Passes over the units in a group of out-channels."""
-    return ceil_div(np.minimum(work.out_channels, out_group), units)
+    """Passes over the units in a group of out-channels; zeros fill up the smallest one. Source: machine.md §4.16."""
+    return ceil_div(np.clip(work.out_channels, LEAST_OUT_GROUP, out_group), units)
 
 
 def channel_groups(work: Work, in_group: int, out_group: int) -> tuple[Int64, Int64]:

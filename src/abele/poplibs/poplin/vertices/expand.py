@@ -50,12 +50,16 @@ def expand(dtype: ElementType, *, turned: bool) -> Any:
                                             p2 = s[at.OUT_STEP2] * o2 + s[at.KERNEL_STEP2] * k2 + s[at.OFFSET2]
                                             x2 = x1 + p2 * s[at.X_I2]
                                             y2 = y1 + o2 * s[at.Y_O2] + k2 * s[at.Y_K2]
-                                            if in1 and p2 >= 0 and p2 < s[at.NUM_I2]:
-                                                for ci in range(s[at.NUM_CI]):
-                                                    self.out[y2 + ci * s[at.Y_CI]] = self.x[x2 + ci * s[at.X_CI]]
-                                            else:
-                                                for ci in range(s[at.NUM_CI]):
-                                                    self.out[y2 + ci * s[at.Y_CI]] = dtype(0.0)
+                                            first = k0 * s[at.C_K0] + k1 * s[at.C_K1] + k2 * s[at.C_K2]
+                                            inside = in1 and p2 >= 0 and p2 < s[at.NUM_I2]
+                                            for ci in range(s[at.NUM_CI]):
+                                                channel = first + ci
+                                                place = channel // s[at.GROUP] * s[at.Y_GROUP]
+                                                place += y2 + channel % s[at.GROUP] * s[at.Y_CI]
+                                                if inside:
+                                                    self.out[place] = self.x[x2 + ci * s[at.X_CI]]
+                                                else:
+                                                    self.out[place] = dtype(0.0)
 
         @staticmethod
         def cycles(v, ipu):

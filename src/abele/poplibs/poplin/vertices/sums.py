@@ -1,4 +1,4 @@
-"""The vertices after the products: sums of partials, and their conversion to the type of the output."""
+"""The vertices after the products: sums of partials, their conversion, and their addition to what is there."""
 
 # Bodies and annotations are in the vertex language, whose own compiler checks their types.
 # mypy: ignore-errors
@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from abele.codelet import Input, Output, SupervisorVertex, Vector, codelet
+from abele.codelet import InOut, Input, Output, SupervisorVertex, Vector, codelet
 from abele.numerics import ElementType, f32
 from abele.poplibs.poplin.vertices import cost, records
 
@@ -72,6 +72,75 @@ def reduce_add_list(partials: ElementType, output: ElementType) -> Any:
             return records.reduce_add(v.x.rows)
 
     return ReduceAddList
+
+
+@cache
+def reduce_onto(partials: ElementType, product: ElementType, total: ElementType, *, scaled: bool) -> Any:
+    """The vertex that sums partials and adds the sum, of type ``product``, to what is there.
+
+    PopLibs' reductions do that with ``update`` and ``scale`` (``popops::ReduceParams``). What is there is read as one
+    partial more.
+    """
+
+    def cycles_of(size, others):
+        return cost.reduce_add(size, others + 2, partials, total)
+
+    if not scaled:
+
+        @codelet
+        class ReduceOnto(SupervisorVertex):
+            """Adds ``first`` and the rows of ``x``, each as long as ``out``, to ``out``."""
+
+            first: Input[Vector[partials]]
+            x: Input[Vector[partials]]
+            out: InOut[Vector[total]]
+
+            def compute(self):
+                size = len(self.out)
+                others = len(self.x) // size
+                for i in range(size):
+                    added = f32(self.first[i])
+                    for d in range(others):
+                        added += f32(self.x[d * size + i])
+                    self.out[i] = total(f32(self.out[i]) + f32(product(added)))
+
+            @staticmethod
+            def cycles(v, ipu):
+                return cycles_of(v.out, v.x // v.out)
+
+            @staticmethod
+            def state_bytes(v, ipu):
+                return records.reduce_add_rows(v.out)
+
+        return ReduceOnto
+
+    @codelet
+    class ReduceScaledOnto(SupervisorVertex):
+        """Adds ``first`` and the rows of ``x``, each as long as ``out``, times ``factor`` to ``out``."""
+
+        first: Input[Vector[partials]]
+        x: Input[Vector[partials]]
+        factor: f32
+        out: InOut[Vector[total]]
+
+        def compute(self):
+            size = len(self.out)
+            others = len(self.x) // size
+            for i in range(size):
+                added = f32(self.first[i])
+                for d in range(others):
+                    added += f32(self.x[d * size + i])
+                self.out[i] = total(f32(self.out[i]) + self.factor * f32(product(added)))
+
+        @staticmethod
+        def cycles(v, ipu):
+            return cycles_of(v.out, v.x // v.out)
+
+        @staticmethod
+        def state_bytes(v, ipu):
+            return records.reduce_add_rows(v.out) + 4
+
+    return ReduceScaledOnto
 
 
 @cache

@@ -21,4 +21,8 @@ NUM_O, Y_O, NUM_K, Y_K = (NUM_O0, NUM_O1, NUM_O2), (Y_O0, Y_O1, Y_O2), (NUM_K0, 
 NUM_I, X_I, OFFSET = (NUM_I0, NUM_I1, NUM_I2), (X_I0, X_I1, X_I2), (OFFSET0, OFFSET1, OFFSET2)
 OUT_STEP, KERNEL_STEP = (OUT_STEP0, OUT_STEP1, OUT_STEP2), (KERNEL_STEP0, KERNEL_STEP1, KERNEL_STEP2)
 
-NUM_FIELDS = 36
+# channels, with kernel positions that count as channels: what a position counts, size and distance of groups
+C_K0, C_K1, C_K2, GROUP, Y_GROUP = range(36, 41)
+C_K = (C_K0, C_K1, C_K2)
+
+NUM_FIELDS = 41

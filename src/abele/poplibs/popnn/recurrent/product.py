@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from abele.graph import Copy, Execute, Graph, Tensor, concat
 from abele.graph.program import Sequence
 from abele.kernels.nest import ir
-from abele.numerics import ElementType
+from abele.numerics import ElementType, f16
 from abele.poplibs import poplin, popops
 from abele.poplibs.poplin.contraction.operand import operand
 from abele.poplibs.poplin.lowering.arrange import arrange
+from abele.poplibs.poplin.vertices.cost import weights_per_unit
 from abele.poplibs.popnn.recurrent.layout import Units, new_operand
 from abele.poplibs.popops.expressions.host_kernel import nest_over, point
 from abele.poplibs.poputil.layout import clone
@@ -180,7 +181,18 @@ class Product:
             if number + 1 < together:
                 return
         accumulators = self.types.accumulators
-        made = self._multiply(a.T, d, prog, like=None, name=f"{self.name}_update", output_type=accumulators)
+        # One pass of the matrix units sums so few rows: it can write the type of the sum, and nothing is converted.
+        # Guess: PopLibs does. Published totals of f16 training have room for one copy of a step's gradient, in f16.
+        single = a.dtype == f16 and a.shape[0] <= weights_per_unit(f16)
+        made = self._multiply(
+            a.T,
+            d,
+            prog,
+            like=None,
+            name=f"{self.name}_update",
+            output_type=accumulators,
+            partials_type=accumulators if single else None,
+        )
         if self._sum is None:
             self._sum = clone(self.graph, made, f"{self.name}/gradient")
             popops.zero(self.graph, self._sum, before, name=f"{self.name}_zero")
@@ -234,6 +246,7 @@ class Product:
         like: Tensor | None,
         name: str,
         output_type: ElementType | None = None,
+        partials_type: ElementType | None = None,
     ) -> Tensor:
         return poplin.matmul(
             self.graph,
@@ -242,7 +255,7 @@ class Product:
             prog,
             like=like,
             output_type=output_type,
-            partials_type=self.types.partials,
+            partials_type=partials_type or self.types.partials,
             available_memory_proportion=self.types.proportion,
             name=name,
         )

@@ -103,6 +103,15 @@ class OperandLayout:
         found = [p for p in self.inputs if p is not None]
         return tuple(dict.fromkeys([*found, *self.outputs]))
 
+    @property
+    def overlays(self) -> tuple[tuple[str, str], ...]:
+        """Outputs, each with an operand of its type that it may take the place of: the two are read and written element
+        by element, and all operands of an element are read before its first result is written.
+        """
+        read = [p for p in self.ports if p.direction == "Input" and p.access == "full"]
+        made = [o for o in self.outputs if o.direction == "Output"]
+        return tuple((o.name, p.name) for o in made for p in read if o.type == p.type)
+
 
 def element_codelet(
     name: str, fused: Fused, layout: OperandLayout, cycles: Callable[..., Any], cost_key: object = None
@@ -117,7 +126,8 @@ def element_codelet(
         cost_key: Key that tells the formula from another of the same expressions and fields.
     """
     operations = tuple(TABLE[op.op].popops_name for op in fused.operations)
-    return written_codelet(name, _code(fused, layout), cycles, (operations, fused.types, cost_key))
+    extra = operations, fused.types, cost_key
+    return written_codelet(name, _code(fused, layout), cycles, extra, overlays=layout.overlays)
 
 
 _WRITTEN: dict[tuple[OperandLayout, tuple[ElementType, ...], str], CodeWriter] = {}

@@ -37,11 +37,13 @@ PLAN_OPTIONS: dict[str, Option] = {
     "validateIndices": flag(False),
     "planConstraints": Option({}, dict[ConstraintName, Annotated[int, Meta(ge=1)]]),
     "partialType": element_type(None),
-    "planMinimisationTarget": choice("memory", "cycles"),
+    "planMinimisationTarget": choice("memory", "cycles", "storage"),
 }
-"""Options of :func:`plan`. PopLibs minimises memory unless told otherwise; ``cycles`` takes the fastest plan whose
-temporary data are within ``availableMemoryProportion``. Sums are kept in the table's own type unless ``partialType``
-says otherwise. ``indicesAreSorted`` changes no result, and costs are those of indices that are not."""
+"""Options of :func:`plan`. PopLibs minimises memory unless told otherwise. ``cycles`` takes the fastest plan whose
+temporary data are within ``availableMemoryProportion``; ``storage``, which PopLibs has not, the one of them with the
+least of table and code on the fullest tile, for tables that live on while temporary data overlay those of other steps.
+Sums are kept in the table's own type unless ``partialType`` says otherwise. ``indicesAreSorted`` changes no result, and
+costs are those of indices that are not."""
 
 
 def plan(

@@ -25,7 +25,7 @@ from abele.poplibs.popops.slicing.multi_cost import add_cycles, slice_cycles
 from abele.poplibs.popops.slicing.plan import SlicePlan
 from abele.words import counted
 
-Aim = Literal["memory", "cycles"]
+Aim = Literal["memory", "cycles", "storage"]
 INDEX_BYTES = 4
 REDUCE_START_SLOTS, REDUCE_OUTPUT_SLOTS = 16, 3 + 5
 """Worker slots of a reduction of partial sums, and of a vector of outputs; each partial takes another slot.
@@ -96,8 +96,12 @@ def _best(costs: dict[str, Array], wish: Wish, system: System) -> int:
     memory, cycles = costs["bytes on the fullest tile"], costs["cycles"]
     # Cycles decide among those that fit; where none fits, memory does.
     fits = costs["temporary bytes"] <= wish.proportion * system.ipu.tile.total_bytes
-    first, second = (cycles, memory) if wish.aim == "cycles" and fits.any() else (memory, cycles)
-    allowed = fits if fits.any() and wish.aim == "cycles" else np.ones_like(fits)
+    first, second = memory, cycles
+    if wish.aim == "cycles" and fits.any():
+        first, second = cycles, memory
+    elif wish.aim == "storage" and fits.any():
+        first = costs["table bytes"] + costs["exchange code bytes"]
+    allowed = fits if fits.any() and wish.aim != "memory" else np.ones_like(fits)
     order = np.lexsort((second, first, ~allowed))
     return int(order[0])
 

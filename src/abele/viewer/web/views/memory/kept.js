@@ -19,8 +19,8 @@ export function keptTab(context, chosen) {
       h("p", {}, `Tile ${count(head.tile)} holds most of what comes and goes at `,
         h("button.link", { onclick: () => context.go("liveness", { step: head.peak_step, tiles: head.tile, "liveness.source": "tiles" }) }, `step ${count(head.peak_step)}`), `, ${head.peak}.`,
         head.total > head.rows.length ? ` The ${count(head.rows.length)} largest of ${count(head.total)} variables:` : ""),
-      h("table.tree", {}, h("thead", {}, h("tr", {}, h("th", {}, "variable"), h("th.right", {}, "on the tile"), h("th", {}, "made by"), h("th", {}, "why it is there"))),
-        h("tbody", {}, rows.map((each) => h("tr", {}, h("th", { scope: "row" }, link(each)), h("td.right", {}, size(each.bytes)), h("td", {}, each.made_by ?? ""), h("td", {}, each.why))))));
+      h("table.tree", {}, h("thead", {}, h("tr", {}, h("th", {}, "variable"), h("th.right", {}, "on the tile"), h("th", {}, "why it is there"), h("th", {}, "made by"))),
+        h("tbody", {}, rows.map((each) => h("tr", {}, h("th", { scope: "row" }, link(each)), h("td.right", {}, size(each.bytes)), h("td", {}, each.why), h("td", {}, each.made_by ?? ""))))));
   };
   return {
     element,
