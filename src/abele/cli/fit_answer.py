@@ -1,4 +1,4 @@
-"""Answers of ``abele fit``, which are kept for models that have a name.
+"""Answers of ``abele fit``, kept for models with a name.
 
 An answer depends on the model's name, the options, the machine, and the versions of this package and of PyTorch. It is
 kept in the cache under all of these, so that saying it again needs neither PyTorch nor a search. A model in a file may
@@ -28,7 +28,7 @@ Progress = Callable[[str, float], None]
 
 @dataclass(frozen=True, kw_only=True)
 class FitQuestion:
-    """What is asked of a model.
+    """A question about a model.
 
     Attributes:
         model: Its name, or that of a function in a file.
@@ -57,7 +57,7 @@ class FitQuestion:
 
 @dataclass(frozen=True, kw_only=True)
 class FitAnswer:
-    """What is said.
+    """An answer to it.
 
     Attributes:
         text: For people.

@@ -233,7 +233,7 @@ def nothing_fits(search: FitSearch) -> FittingError:
 
 @dataclass(frozen=True)
 class _Least:
-    """What a model needs at least, in the way of its nearest plan.
+    """Least memory of a model, in the way of its nearest plan.
 
     Attributes:
         bytes: Bytes over all tiles, without temporaries.

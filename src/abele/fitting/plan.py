@@ -21,7 +21,7 @@ class Recomputation(StrEnum):
 
 
 class StageWay(NamedTuple):
-    """What each stage chooses for itself.
+    """Choices that each stage makes for itself.
 
     Attributes:
         share: Share of a tile's memory that its products plan with; None for the libraries' own.
@@ -127,7 +127,7 @@ class Spreading:
         return self.proportions[ipu] if self.proportions else None
 
     def way_of(self, stage: int) -> StageWay:
-        """What a stage chose."""
+        """Choices of a stage."""
         return StageWay(self.proportion_of(self.ipu_of(stage)), self.spacings[stage] if self.spacings else 1)
 
     def checkpoints(self, num_segments: int) -> list[int]:

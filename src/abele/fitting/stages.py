@@ -334,5 +334,5 @@ class Stages:
 
     @property
     def first_share(self) -> float | None:
-        """The share of memory that is tried first, for which a plan says None."""
+        """The first share of memory, which a plan calls None."""
         return next(iter(self.by_way)).share
