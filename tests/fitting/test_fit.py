@@ -232,7 +232,7 @@ def test_fit__nothing_fits__says_the_nearest_and_by_how_much():
     assert re.search(r"[\d,]+ B \(\d+ %\) too much: weights", text)
     assert "a machine with more IPUs than 1" in text
     # Weights and sums of gradients of 12 layers, 12 x (33.5 + 33.5) MB, and code, with momentum in streaming memory.
-    least = re.search(r"at least: ([\d,]+) MB without temporaries, which is 1 IPU with 939 MB each", text)
+    least = re.search(r"at least: ([\d,]+) MB without temporaries, as much as 1 IPU of 939 MB could hold", text)
     assert 805 <= int(least[1].replace(",", "")) <= 880
     assert re.search(r"largest part by itself: [\w ]+, [\d,]+ B of a tile's 637,872 B", text)
 

@@ -7,7 +7,7 @@ others the sum of what is live together is known, which their packing exceeds by
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -117,18 +117,33 @@ def pack_tiles(held: Held, needed: TileVector, memory: TileMemory) -> tuple[Tile
 
 def _packed(held: Held, buffers: _Moving, tiles: Int32, memory: TileMemory) -> TileAddresses:
     """Addresses on some tiles that hold the same."""
-    tile, grid = int(tiles[0]), memory.alignment_bytes
-    moving = buffers.on(tile, grid)
-    variable, kept = _kept(held, tile, memory, held.lifetimes.end_apart)
-    item = np.arange(len(variable))
-    # Results take the places of operands where that makes the worst step smaller; each place that two have is one
-    # thing more that lives long, between which there are gaps.
-    joined = _places_of(held.lifetimes, variable)
+    tile, lives = int(tiles[0]), held.lifetimes
+    moving = buffers.on(tile, memory.alignment_bytes)
+    variable, kept = _kept(held, tile, memory, lives.end_apart)
+    ways = [(np.arange(len(variable)), kept)]
+    # Results take the places of operands, or have their own: a place that many have is taken for long, and gaps between
+    # such may cost more than is shared.
+    joined = _places_of(lives, variable)
     if len(np.unique(joined)) < len(variable):
-        together = _kept(held, tile, memory, held.lifetimes.end)[1].joined(joined)
+        together = _kept(held, tile, memory, lives.end)[1].joined(joined)
+        ways.append((joined, together))
         if most_live(together.followed_by(moving)) < most_live(kept.followed_by(moving)):
-            item, kept = joined, together
-    program = -(-int(held.program[tile]) // grid) * grid
+            ways.reverse()
+    best: TileAddresses | None = None
+    for item, items in ways:
+        placed = _placed(items, moving, int(held.program[tile]), memory)
+        found = replace(placed, tiles=tiles, variable=variable, address=placed.address[item], bytes=items.size[item])
+        best = found if best is None or found.needed_bytes < best.needed_bytes else best
+        if best.needed_bytes <= memory.usable_bytes:
+            break
+    assert best is not None
+    return best
+
+
+def _placed(kept: Items, moving: Items, program: int, memory: TileMemory) -> TileAddresses:
+    """Addresses of items that are kept, each as if it were a variable, and of data in motion behind the program."""
+    grid = memory.alignment_bytes
+    program = -(-program // grid) * grid
     # What always lives and asks for nothing lies without gaps behind the program.
     plain = (kept.begin[kept.ptr[:-1]] < 0) & (kept.lowest == 0) & (kept.alignment <= grid)
     plain[list(kept.apart)] = False
@@ -144,10 +159,10 @@ def _packed(held: Held, buffers: _Moving, tiles: Int32, memory: TileMemory) -> T
     begin, size = np.concatenate([address, moved]), np.concatenate([kept.size, moving.size])
     free = _free_below(begin, begin + size, floor, memory) if is_bound else 0
     return TileAddresses(
-        tiles=tiles,
-        variable=variable,
-        address=address[item],
-        bytes=kept.size[item],
+        tiles=np.empty(0, dtype=np.int32),
+        variable=np.arange(len(address)),
+        address=address,
+        bytes=kept.size,
         step=moving.begin,
         step_address=moved,
         step_bytes=moving.size,

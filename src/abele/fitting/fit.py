@@ -281,8 +281,8 @@ class _Least:
     def words(self) -> Iterator[str]:
         """The same in words."""
         yield (
-            f"at least: {self.bytes / 1e6:,.0f} MB without temporaries, which is {counted(self.ipus, 'IPU')} with "
-            f"{self.room / 1e6:,.0f} MB each"
+            f"at least: {self.bytes / 1e6:,.0f} MB without temporaries, as much as {counted(self.ipus, 'IPU')} of "
+            f"{self.room / 1e6:,.0f} MB could hold if it were even"
         )
         hopeless = ": too much for any number of IPUs" if self.is_cut_too_little else ""
         yield (
