@@ -553,4 +553,10 @@ def _gradients(net: Network) -> dict[Value, Value]:
             gradient, part = sums[gradient]
             found[part] = parameter
         found.setdefault(gradient, parameter)
+    # The gradients of a parameter that several ops read are added up: each of them is to lie as their sum does.
+    for op in reversed(net.ops):
+        if op.kind == "map" and len(op.outputs) == 1 and op.output in found:
+            for part in op.inputs:
+                if part.shape == op.output.shape:
+                    found.setdefault(part, found[op.output])
     return found

@@ -150,7 +150,8 @@ class Map(OpRule):
         return [(broadcast(*(v.shape for v in op.inputs)), op.output.dtype)]
 
     def simplify(self, net: BlockBuilder, op: NetworkOp) -> Value | None:
-        """Constants of one number become part of the expression; each operand is there once, and is read.
+        """Constants of one number become part of the expression; each operand is there once, is read, and as it was
+        before it was repeated.
 
         Operands that the expression does not read still broadcast: it is computed once and repeated over their extent.
         """
@@ -158,6 +159,8 @@ class Map(OpRule):
 
         def operand(number: int) -> ir.Expr:
             value = op.inputs[number]
+            while (maker := net.makers.get(value)) is not None and maker.kind == "expand":
+                value = maker.inputs[0]
             scalar = net.scalar(value)
             if scalar is not None:
                 return ir.Const(scalar, value.dtype)

@@ -416,8 +416,9 @@ class ContractionCall:
             assert like is self.onto.total
             assert self.is_direct
             return like, self._homes_on(like), like
-        # The last stage of sums can write each share straight to the tile where the result is wanted.
-        if like is not None and self.is_direct and self.schedule.sums:
+        # The last stage of sums can write each share straight to the tile where the result is wanted, unless few tiles
+        # would have to sum a serial part.
+        if like is not None and self.is_direct and self.schedule.sums and not self._is_crowded(like):
             result = clone(graph, like, "out", self.problem.output)
             return result, self._homes_on(result), result
         if like is not None and self.is_direct:
@@ -436,6 +437,13 @@ class ContractionCall:
         """Shares of an output that is mapped already, for each plan."""
         tiles = self.graph.interval_map(made.variables)
         return [home_on(plan, out, tiles) for plan, out in self._parts(made)]
+
+    def _is_crowded(self, like: Tensor) -> bool:
+        """True if a serial part of an output that lies like ``like`` is on few tiles."""
+        if len(self.schedule.plans) == 1:
+            return False
+        plans = [plan for plan, *_ in self.schedule.parts()]
+        return any(home.is_crowded(plan.tiles) for plan, home in zip(plans, self._homes_on(like), strict=True))
 
     def _parts(self, made: Tensor) -> Iterator[tuple[ContractionPlan, Operand]]:
         """Every plan and the part of the output that it makes."""
