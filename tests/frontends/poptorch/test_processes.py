@@ -199,7 +199,7 @@ def test_advice__activations_of_a_batch_that_do_not_fit__names_the_batch_that_wa
 
 def compiled_on_a_small_chip(model: torch.nn.Module, x: torch.Tensor) -> None:
     opts = options()
-    opts.Abele.system(systems.bow_2000().evolve(ipu={"num_tiles": 16}))
+    opts.Abele.system(systems.bow_2000().evolve(ipu={"num_tiles": 12}))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     poptorch.trainingModel(model, opts, optimizer).compile(x, torch.zeros(len(x), dtype=torch.long))
 
