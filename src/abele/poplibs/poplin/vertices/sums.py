@@ -13,6 +13,14 @@ from abele.numerics import ElementType, f32
 from abele.poplibs.poplin.vertices import cost, records
 
 
+def _row_sum(first, others, rows, size, i):
+    """Sum of element ``i`` of ``first`` and of so many rows of ``others``, each ``size`` long."""
+    total = f32(first[i])
+    for d in range(rows):
+        total += f32(others[d * size + i])
+    return total
+
+
 @cache
 def reduce_add(partials: ElementType, output: ElementType) -> Any:
     """The vertex that sums a partial of its own and rows of others."""
@@ -27,12 +35,9 @@ def reduce_add(partials: ElementType, output: ElementType) -> Any:
 
         def compute(self):
             size = len(self.out)
-            others = len(self.x) // size
+            rows = len(self.x) // size
             for i in range(size):
-                total = f32(self.first[i])
-                for d in range(others):
-                    total += f32(self.x[d * size + i])
-                self.out[i] = output(total)
+                self.out[i] = output(_row_sum(self.first, self.x, rows, size, i))
 
         @staticmethod
         def cycles(v, ipu):
@@ -97,11 +102,9 @@ def reduce_onto(partials: ElementType, product: ElementType, total: ElementType,
 
             def compute(self):
                 size = len(self.out)
-                others = len(self.x) // size
+                rows = len(self.x) // size
                 for i in range(size):
-                    added = f32(self.first[i])
-                    for d in range(others):
-                        added += f32(self.x[d * size + i])
+                    added = _row_sum(self.first, self.x, rows, size, i)
                     self.out[i] = total(f32(self.out[i]) + f32(product(added)))
 
             @staticmethod
@@ -125,11 +128,9 @@ def reduce_onto(partials: ElementType, product: ElementType, total: ElementType,
 
         def compute(self):
             size = len(self.out)
-            others = len(self.x) // size
+            rows = len(self.x) // size
             for i in range(size):
-                added = f32(self.first[i])
-                for d in range(others):
-                    added += f32(self.x[d * size + i])
+                added = _row_sum(self.first, self.x, rows, size, i)
                 # Rounded before it is added, as a scaled addition does it.
                 step = self.factor * f32(product(added))
                 self.out[i] = total(f32(self.out[i]) + step)
