@@ -246,12 +246,7 @@ class Lowering:
     def run_op(self, op: NetworkOp) -> None:
         """Lower one op on the graph of its place."""
         rule = rule_of(op)
-        if rule.reads_eagerly:
-            self._read(rule, op)
-        with located(self.graph, op.debug):
-            if rule.wants_one_piece:
-                for value in op.inputs:
-                    self._put_together(value)
+        with self._operands_of(rule, op):
             results = self._lowered(rule, op)
         for value, tensor in zip(op.outputs, results, strict=True):
             if tensor is not None:
@@ -261,11 +256,7 @@ class Lowering:
         """Lower an op that was announced so that it adds its result, times ``scale``, to ``total``."""
         rule = rule_of(op)
         self._go_to(op.place)
-        self._read(rule, op)
-        with located(self.graph, op.debug):
-            if rule.wants_one_piece:
-                for value in op.inputs:
-                    self._put_together(value)
+        with self._operands_of(rule, op):
 
             def lower() -> tuple[Tensor | None, ...]:
                 rule.lower_onto(self, op, total, scale)
@@ -275,15 +266,22 @@ class Lowering:
             what = ("onto", op.kind, self._attributes(op), op.output.shape, op.output.dtype.name, scale)
             self.repeats.build(what, operands, self.prog, lower)
 
-    def _read(self, rule: OpRule, op: NetworkOp) -> None:
-        """Let operands enter before the rule runs, in the layouts that this op asks for.
+    @contextmanager
+    def _operands_of(self, rule: OpRule, op: NetworkOp) -> Iterator[None]:
+        """Scope of an op; its operands have entered, in its layouts, and in one piece for rules that need it.
 
-        Each has its own name, without the op's scope.
+        Each enters under its own name, without the op's scope.
         """
-        with located(self.graph, op.debug, scoped=False):
-            self._enter_together(rule, op)
-            for number, value in enumerate(op.inputs):
-                self.enter(value, partial(self._laid_out, rule, op, number))
+        if rule.reads_eagerly:
+            with located(self.graph, op.debug, scoped=False):
+                self._enter_together(rule, op)
+                for number, value in enumerate(op.inputs):
+                    self.enter(value, partial(self._laid_out, rule, op, number))
+        with located(self.graph, op.debug):
+            if rule.wants_one_piece:
+                for value in op.inputs:
+                    self._put_together(value)
+            yield
 
     def _enter_together(self, rule: OpRule, op: NetworkOp) -> None:
         """Make operands that are to be views of one variable, unless one of them has a layout or contents already."""

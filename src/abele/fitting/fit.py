@@ -261,7 +261,7 @@ class _Least:
 
     @staticmethod
     def of(search: FitSearch, nearest: Miss) -> _Least | None:
-        """That of a miss; None where costs are not known."""
+        """Least memory in the way of a miss; None where costs are not known."""
         costs = next((costs for case, costs in search.tried if case.miss is nearest), None)
         if costs is None:
             return None

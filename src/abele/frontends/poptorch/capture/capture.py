@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -113,6 +114,23 @@ def check_initialised(model: torch.nn.Module) -> None:
             f"{lazy[0]!r} belongs to a lazy layer whose shape is not known yet",
             remedy="run the model once on the host before it is wrapped",
         )
+
+
+def half_model(model: torch.nn.Module) -> torch.nn.Module:
+    """A copy of a model in half precision.
+
+    Raises:
+        Error: It cannot be copied.
+    """
+    try:
+        return copy.deepcopy(model).half()
+    except Exception as error:  # Whatever the owner's own classes raise.
+        raise Error(f"the model cannot be copied: {error}") from error
+
+
+def half_arguments(arguments: Any) -> Any:
+    """Arguments whose tensors of floats are in half precision."""
+    return structures.map_tensors(lambda t: t.half() if t.is_floating_point() else t, arguments)
 
 
 def own_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:

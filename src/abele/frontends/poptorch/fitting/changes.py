@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,12 +10,10 @@ import torch
 
 from abele.errors import InvalidOptionError
 from abele.fitting import fitting_system
-from abele.frontends.poptorch.capture.capture import check_initialised
-from abele.frontends.poptorch.errors import Error
-from abele.frontends.poptorch.fitting.fit import batch_of, groups_of, recorded, resized
+from abele.frontends.poptorch.capture.capture import check_initialised, half_arguments, half_model
+from abele.frontends.poptorch.fitting.fit import batch_of, recorded, resized
 from abele.frontends.poptorch.options import Options
-from abele.frontends.poptorch.training.rules import check_parameters
-from abele.frontends.poptorch.values import structures
+from abele.frontends.poptorch.training.rules import check_parameters, groups_of
 from abele.machine import System
 from abele.network import OutputMode, Schedule
 from abele.report import Report
@@ -83,7 +80,7 @@ def changes_to_fit(
         return NetworkCase(cut.net, schedule(parts), groups_of(cut, optimizer), settings)
 
     def halved() -> NetworkCase:
-        half = recorded(_half(model), structures.map_tensors(_half_tensor, example(size)), training=training)
+        half = recorded(half_model(model), half_arguments(example(size)), training=training)
         # The copy's parameters stand for those that the optimiser holds.
         groups = groups_of(replace(half, weights=whole.weights), optimizer)
         return NetworkCase(half.net, schedule(1), groups, settings)
@@ -97,19 +94,3 @@ def changes_to_fit(
         halved=halved,
         progress=progress,
     )
-
-
-def _half(model: torch.nn.Module) -> torch.nn.Module:
-    """A copy of a model in half precision.
-
-    Raises:
-        Error: It cannot be copied.
-    """
-    try:
-        return copy.deepcopy(model).half()
-    except Exception as error:  # Whatever the owner's own classes raise.
-        raise Error(f"the model cannot be copied: {error}") from error
-
-
-def _half_tensor(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.half() if tensor.is_floating_point() else tensor

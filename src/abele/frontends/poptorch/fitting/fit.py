@@ -29,10 +29,9 @@ from abele.frontends.poptorch.capture import CapturedModel, capture
 from abele.frontends.poptorch.capture.capture import check_initialised
 from abele.frontends.poptorch.errors import ArgumentError, Error
 from abele.frontends.poptorch.options import Options
-from abele.frontends.poptorch.training.rules import check_parameters, read_optimiser
+from abele.frontends.poptorch.training.rules import check_parameters, groups_of
 from abele.frontends.poptorch.values import structures
 from abele.machine import System
-from abele.network import Group
 
 # Examples: arguments of a micro-batch, in other sizes.
 
@@ -318,15 +317,6 @@ def recorded(model: torch.nn.Module, example: Any, *, training: bool) -> Capture
     args, kwargs = arguments(example)
     with _mode(model, training=training):
         return capture(model, args, kwargs, training=training)
-
-
-def groups_of(captured: CapturedModel, optimizer: torch.optim.Optimizer | None) -> tuple[Group, ...] | None:
-    """Rules of an optimiser with the values that they update; None without one."""
-    if optimizer is None:
-        return None
-    weights = {value: captured.weights[value.name] for value in captured.net.parameters}
-    trained = {id(tensor): value for value, tensor in weights.items() if tensor.requires_grad}
-    return tuple(read_optimiser(optimizer, trained))
 
 
 def _check_counts(batch: int | None, micro_batches: Sequence[int] | None, check: int) -> None:

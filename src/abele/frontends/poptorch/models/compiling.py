@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +17,7 @@ from abele.compiler.compile import collector_paused
 from abele.errors import MachineError, StageOrderError
 from abele.frontends.poptorch.capture import CapturedModel, capture
 from abele.frontends.poptorch.capture.block_places import BlockPlaces
+from abele.frontends.poptorch.capture.capture import half_arguments, half_model
 from abele.frontends.poptorch.errors import Error
 from abele.frontends.poptorch.fp8.chips import check_products
 from abele.frontends.poptorch.logs import LOGGER
@@ -30,11 +30,11 @@ from abele.frontends.poptorch.options import Options
 from abele.frontends.poptorch.options.placement import BlockPlacement, check_pipeline, ipus_of_replica, placed
 from abele.frontends.poptorch.program.blocks import BlockRecord
 from abele.frontends.poptorch.program.overlap import overlapping
-from abele.frontends.poptorch.training.rules import read_optimiser
+from abele.frontends.poptorch.training.rules import groups_of
 from abele.frontends.poptorch.values import structures
 from abele.frontends.poptorch.values.tensors import from_array, to_array
 from abele.machine import System, systems
-from abele.network import Group, Place
+from abele.network import Place
 from abele.network.ir import PlanHint
 from abele.report import CallTimes
 from abele.session import Advice, Schedule, Session, Settings, SharedArrays, compile_network
@@ -354,21 +354,21 @@ def compile_model(
             if cut is None:
                 return None
             again = record(lambda: model, cut)
-            groups = None if optimiser is None else tuple(_groups(again, optimiser))
+            groups = groups_of(again, optimiser)
             return NetworkCase(again.net, _with_more(schedule, parts, batching.training), groups, settings)
 
         def halved() -> NetworkCase:
-            again = record(lambda: _half(model), structures.map_tensors(_half_tensor, (args, kwargs)))
+            again = record(lambda: half_model(model), half_arguments((args, kwargs)))
             # The copy's parameters stand for those that the optimiser holds.
             twin = replace(again, weights=captured.weights)
-            groups = None if optimiser is None else tuple(_groups(twin, optimiser))
+            groups = groups_of(twin, optimiser)
             return NetworkCase(again.net, schedule, groups, settings)
 
         with placing.explaining():
             compiled = compile_network(
                 captured.net,
                 schedule,
-                groups=None if optimiser is None else _groups(captured, optimiser),
+                groups=groups_of(captured, optimiser),
                 settings=settings,
                 words=functools.partial(words, training=batching.training),
                 progress=progress,
@@ -409,33 +409,8 @@ def _cut(arguments: tuple[tuple[Any, ...], dict[str, Any]], parts: int) -> Any:
     return structures.map_tensors(lambda t: t.narrow(0, 0, t.shape[0] // parts) if t.dim() else t, arguments)
 
 
-def _half(model: torch.nn.Module) -> torch.nn.Module:
-    """A copy of a model in half precision.
-
-    Raises:
-        Error: It cannot be copied.
-    """
-    try:
-        return copy.deepcopy(model).half()
-    except Exception as error:  # Whatever the owner's own classes raise.
-        raise Error(f"the model cannot be copied: {error}") from error
-
-
-def _half_tensor(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.half() if tensor.is_floating_point() else tensor
-
-
 def _with_more(schedule: Schedule, parts: int, training: bool) -> Schedule:
     """The schedule of as many samples in micro-batches ``parts`` times smaller."""
     if training:
         return replace(schedule, accumulation=parts * schedule.accumulation)
     return replace(schedule, device_iterations=parts * schedule.device_iterations)
-
-
-def _groups(captured: CapturedModel, optimiser: torch.optim.Optimizer) -> list[Group]:
-    trained = {
-        id(captured.weights[value.name]): value
-        for value in captured.net.parameters
-        if captured.weights[value.name].requires_grad
-    }
-    return read_optimiser(optimiser, trained)

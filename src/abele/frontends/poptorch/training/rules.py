@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from abele.frontends.poptorch.capture import CapturedModel
 from abele.frontends.poptorch.errors import ArgumentError, Error
 from abele.frontends.poptorch.training.optim import LAMB, LARS, VariableAttributes, check_amsgrad
 from abele.network import (
@@ -27,6 +28,15 @@ from abele.network import (
 )
 from abele.network.optimisers import MomentRule
 from abele.numerics import f16
+
+
+def groups_of(captured: CapturedModel, optimizer: torch.optim.Optimizer | None) -> tuple[Group, ...] | None:
+    """Rules of an optimiser with the values that they update; None without one."""
+    if optimizer is None:
+        return None
+    weights = {value: captured.weights[value.name] for value in captured.net.parameters}
+    trained = {id(tensor): value for value, tensor in weights.items() if tensor.requires_grad}
+    return tuple(read_optimiser(optimizer, trained))
 
 
 def read_optimiser(optimiser: torch.optim.Optimizer, values: Mapping[int, Value]) -> list[Group]:
