@@ -12,6 +12,7 @@ from abele.distribution.program import NetworkProgram
 from abele.distribution.program_options import RunModes
 from abele.expr.derivative import arg
 from abele.graph import Call, Copy, Graph, walk
+from abele.graph.debug import DebugRecord
 from abele.machine import systems
 from abele.network import Group, Network, NetworkBuilder, Place, Schedule, Sgd
 from abele.network.ir import BlockBuilder, Value
@@ -207,7 +208,8 @@ def convolutions(kernels: tuple[int, ...], *, recomputed: bool) -> Network:
     def some(block: BlockBuilder, x: Value, numbers: range) -> Value:
         for number in numbers:
             pad = (kernels[number] // 2,) * 2
-            y = build.convolution(block, x, weights[number], stride=(1, 1), padding=pad, dilation=(1, 1))
+            with block.at(DebugRecord(f"layer{number}")):
+                y = build.convolution(block, x, weights[number], stride=(1, 1), padding=pad, dilation=(1, 1))
             x = build.nonlinearity(block, "tanh", y)
         return x
 
@@ -249,6 +251,12 @@ def test_shared_convolutions__equal_ones__have_one_function_of_each_kind_and_les
     assert functions_of(shared) == [3, 4, 4]
     one, other = (compiled(program).report.memory.totals()["vertex_state"] for program in (inlined, shared))
     assert other < 0.7 * one
+
+
+def test_shared_convolutions__of_named_layers__carry_the_first_ones_name_once() -> None:
+    report = compiled(with_convolutions(convolutions((3, 1, 3, 3), recomputed=False), shared=True)).report
+    names = set(report.ops.where("name", "convolution")["path"].tolist())
+    assert names == {"layer0", "layer1"}
 
 
 def test_shared_convolutions__no_two_alike__stay_inlined() -> None:

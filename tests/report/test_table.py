@@ -57,6 +57,13 @@ def test_column__unknown__names_the_nearest() -> None:
         Table({"cycles": np.zeros(1)})["cycle"]
 
 
+def test_table__in_a_loop__gives_names_of_columns() -> None:
+    table = Table({"tile": np.arange(3), "cycles": np.zeros(3)})
+    assert list(table) == ["tile", "cycles"]
+    with pytest.raises(InvalidOptionError, match="no column is called 0"):
+        table[0]  # type: ignore[index]
+
+
 def test_columns__of_different_length__are_refused() -> None:
     with pytest.raises(InvalidOptionError, match="a has 1, b has 2"):
         Table({"a": np.zeros(1), "b": np.zeros(2)})

@@ -17,6 +17,7 @@ from abele.pva.program_nodes import NodeType, ProgramNodes
 from abele.pva.sequences import LazySequence
 from abele.pva.tiles import OperationCategories, own_code
 from abele.pva.variables import Location, text_at
+from abele.report.text import full_name
 
 if TYPE_CHECKING:
     from abele.pva.reports import Report
@@ -291,7 +292,7 @@ class DebugContext:
     __slots__ = ("json", "location", "name")
 
     def __init__(self, name: str, category: str, path: str, location: Location) -> None:
-        self.name = f"{path}/{name}" if path else name
+        self.name = full_name(path, name)
         self.location = location
         told = {"name": name, "category": category, "path": path}
         self.json = json.dumps(told | {"fileName": location.fileName, "lineNumber": location.lineNumber})

@@ -16,7 +16,7 @@ import numpy as np
 
 from abele.arrays import Bool, Int64
 from abele.report.relations import summed_by
-from abele.report.text import aligned_lines, count_text, percent_text, source_text
+from abele.report.text import aligned_lines, count_text, full_name, percent_text, source_text
 from abele.report.uses import op_edges
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def masks(report: Report, program: int = 0) -> Masks:
             path, name = str(row["path"]), str(row["name"])
             rows.append(
                 MaskStep(
-                    operation=f"{path}/{name}" if path else name,
+                    operation=full_name(path, name),
                     kind=str(row["kind"]),
                     source=source_text(str(row["file"]), int(row["line"])),
                     role="made" if made[n] else "applied",

@@ -16,7 +16,7 @@ import numpy as np
 from abele.arrays import Int64
 from abele.report.code import CODE, code_on
 from abele.report.relations import flat_ranges
-from abele.report.text import aligned_lines, bytes_text, category_text, percent_text
+from abele.report.text import aligned_lines, bytes_text, category_text, full_name, percent_text
 from abele.words import counted, visible
 
 if TYPE_CHECKING:
@@ -211,8 +211,7 @@ class _OpNames:
     def __getitem__(self, op: int) -> str:
         if not 0 <= op < len(self._ops):
             return ""
-        path = str(self._paths[op])
-        return visible(f"{path}/{self._names[op]}" if path else str(self._names[op]))
+        return visible(full_name(str(self._paths[op]), str(self._names[op])))
 
 
 def _held_variables(report: Report, peak: int, held: list[tuple[int, int]], names: _OpNames) -> Iterator[HeldVariable]:

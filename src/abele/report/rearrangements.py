@@ -16,7 +16,7 @@ import numpy as np
 
 from abele.arrays import Array, Bool, Int64
 from abele.report.relations import summed_by
-from abele.report.text import aligned_lines, count_text, percent_text, source_text
+from abele.report.text import aligned_lines, count_text, full_name, percent_text, source_text
 
 if TYPE_CHECKING:
     from abele.report.report import Report
@@ -125,4 +125,4 @@ def rearrangements(report: Report) -> Rearrangements:
 def _named(row: dict[str, Any]) -> tuple[str, str, str]:
     path, name = str(row["path"]), str(row["name"])
     source = source_text(str(row["file"]), int(row["line"]))
-    return (f"{path}/{name}" if path else name), str(row["kind"]), source
+    return full_name(path, name), str(row["kind"]), source

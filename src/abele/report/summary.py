@@ -14,6 +14,7 @@ from abele.report.text import (
     bytes_text,
     category_text,
     count_text,
+    full_name,
     percent_text,
     seconds_text,
     source_text,
@@ -237,7 +238,7 @@ def _op_line(row: dict[str, object], steps_per_run: int) -> OpLine:
         share=percent_text(float(str(row["share"]))),
         cycles=count_text(int(str(row["cycles"])) / steps_per_run),
         mostly=_mostly(row),
-        name=visible(f"{path}/{name}" if path else name),
+        name=visible(full_name(path, name)),
         source=visible(source_text(str(row["file"]), int(str(row["line"])))),
     )
 

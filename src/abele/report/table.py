@@ -87,7 +87,8 @@ def computed(names: Sequence[str], make: Callable[[], Mapping[str, Column]]) -> 
 class Table:
     """Named columns of equal length, which are read-only.
 
-    ``table["cycles"]`` is a NumPy array, read-only; ``len(table)`` the number of rows.
+    ``table["cycles"]`` is a NumPy array, read-only; ``len(table)`` the number of rows; ``for name in table`` gives names
+    of columns.
 
     Raises:
         InvalidOptionError: Columns differ in length, or a column is asked for that there is not.
@@ -114,6 +115,9 @@ class Table:
             return self.columns.num_rows
         return len(next(iter(self.columns.values()))) if self.columns else 0
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
     def __contains__(self, name: str) -> bool:
         return name in self.columns
 
@@ -123,7 +127,7 @@ class Table:
 
     def _column(self, name: str) -> Column:
         if name not in self.columns:
-            close = nearest(name, self.columns)
+            close = nearest(str(name), self.columns)
             raise InvalidOptionError(
                 f"no column is called {name!r}",
                 remedy=f"did you mean {close!r}?" if close else "one of " + ", ".join(self.columns),

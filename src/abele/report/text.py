@@ -37,6 +37,11 @@ def category_text(name: str) -> str:
     return {"host": "host streams"}.get(name, name.replace("_", " "))
 
 
+def full_name(path: str, name: str) -> str:
+    """Name of an operation with the scopes around it."""
+    return f"{path}/{name}" if path else name
+
+
 def source_text(file: str, line: int) -> str:
     """Source line as ``folder/file.py:12``, or a dash; the ops table has the full path."""
     if not file:

@@ -100,24 +100,24 @@ REASONS = {
 
 def notes_text(comparisons: Iterable[Comparison]) -> str:
     """Markdown: the reasons for what ``comparisons`` contain."""
-    shown = [kind.rstrip(".") for kind in _kinds_shown(comparisons)]
-    lines = [f"- **{kind}.** {' '.join(REASONS[kind].split())}" for kind in shown if kind in REASONS]
+    shown = [kind for kind in _kinds_shown(comparisons) if kind in REASONS]
+    lines = [f"- **{kind}.** {' '.join(REASONS[kind].split())}" for kind in shown]
     return "\n".join([f"## {_REASONS_HEADING}\n", *lines, ""]) if lines else ""
 
 
 def _kinds_shown(comparisons: Iterable[Comparison]) -> list[str]:
-    """Names of kinds, as lines of reasons begin: with a full stop."""
+    """Names of kinds, as lines of reasons begin."""
     found: dict[str, None] = {}
     for comparison in comparisons:
-        found |= {("dense products" if comparison.key == "gemm" else comparison.key) + ".": None}
-        found |= {f.kind.replace("_", " ") + ".": None for f in comparison.figures}
+        found |= {"dense products" if comparison.key == "gemm" else comparison.key: None}
+        found |= {f.kind.replace("_", " "): None for f in comparison.figures}
     return list(found)
 
 
 _OVERVIEW = ("comparison", "figures", "median", "90 %", "worst", "asked for", "")
 _REASONS_HEADING, _FAILURES_HEADING = "Where they disagree, and why", "Not compared"
 _SECTIONS = re.compile(r"^(?=## )", re.MULTILINE)
-_REASON_LINES = re.compile(r"^- \*\*[^*]+\.\*\* .*$", re.MULTILINE)
+_REASON_LINES = re.compile(r"^- \*\*(?P<kind>[^*]+)\.\*\* .*$", re.MULTILINE)
 _MOST_ROWS = 40
 """Comparisons of more figures are shown by kind, with the figures that are furthest off."""
 _FURTHEST = 5
@@ -188,7 +188,8 @@ def page_text(
     sections |= {_heading(c): _section(c, pictures.get(c.key)) for c in comparisons}
     parts = [_INTRODUCTION, _overview(comparisons, old), _calibrations(), *sections.values()]
     reasons = notes_text(comparisons)
-    more = [line for line in _REASON_LINES.findall(old) if line.split("**")[1] not in _kinds_shown(comparisons)]
+    shown = _kinds_shown(comparisons)
+    more = [line[0] for line in _REASON_LINES.finditer(old) if line["kind"] not in shown]
     if reasons or more:
         parts.append("\n".join([reasons.rstrip("\n") or f"## {_REASONS_HEADING}\n", *more, ""]))
     if failures:

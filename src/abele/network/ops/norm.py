@@ -116,7 +116,7 @@ def _all_reduce(graph: Graph, tensors: Sequence[Tensor], prog: Steps, replicas: 
 
 
 def _view(op: NetworkOp) -> NormView:
-    return NormView(op.debug.name or op.kind, op.attrs["groups"], strided=False)
+    return NormView(op.kind, op.attrs["groups"], strided=False)
 
 
 class _OfReplicas(ReplicaRule):
@@ -197,7 +197,7 @@ class Norm(_OfReplicas):
             x.shape[0] * replicas,
             stable=to.stable_norms,
             output_type=f32,
-            name=op.debug.name or op.kind,
+            name=op.kind,
         )
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
@@ -254,7 +254,7 @@ class NormGrad(_OfReplicas):
         white, grad, inverse, *gain = (to[v] for v in op.inputs)
         gamma, replicas = gain[0] if gain else None, op.attrs["replicas"]
         if replicas > 1:
-            name = op.debug.name or op.kind
+            name = op.kind
             scaled = grad if gamma is None else poplin_norms.norm_gradients(to.graph, grad, gamma, to.prog, name)
             return poplin_norms.distributed_norm_statistics_gradients(
                 to.graph,
@@ -295,6 +295,6 @@ class NormGradParameters(OpRule):
     def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor, ...]:
         """One popnn call for both."""
         white, grad = to[op.inputs[0]], to[op.inputs[1]]
-        view = NormView(op.debug.name or op.kind, BATCH)
+        view = NormView(op.kind, BATCH)
         types = op.outputs[0].dtype, op.outputs[1].dtype
         return popnn_norms.param_gradients(to.graph, view, white, grad, to.prog, types=types)

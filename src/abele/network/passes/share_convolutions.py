@@ -58,7 +58,7 @@ class _Calling(BlockPass):
             here = reading(op, values)
             function = self._functions.get(_key(op)) if op.kind in KINDS else None
             if function is not None:
-                attrs = FrozenDict({"function": function, "path": op.debug.path, "random": 0})
+                attrs = FrozenDict({"function": function, "path": "", "random": 0})
                 here = NetworkOp("call", here.inputs, op.outputs, attrs, op.debug)
             into.append(here)
             values |= zip(op.outputs, op.outputs, strict=True)
@@ -71,8 +71,8 @@ def _key(op: NetworkOp) -> _Key:
 
 
 def _body(op: NetworkOp) -> OpBlock:
-    """A block of the op alone."""
+    """A block of the op alone, whose name is that of the call around it."""
     values = {v: Value(v.shape, v.dtype) for v in (*op.inputs, *op.outputs)}
     inputs, outputs = (tuple(values[v] for v in side) for side in (op.inputs, op.outputs))
-    alone = NetworkOp(op.kind, inputs, outputs, op.attrs, replace(op.debug, path=""))
+    alone = NetworkOp(op.kind, inputs, outputs, op.attrs, replace(op.debug, name="", path=""))
     return OpBlock(tuple(dict.fromkeys(inputs)), (alone,), outputs)

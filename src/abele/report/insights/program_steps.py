@@ -20,6 +20,7 @@ from abele.report.rearrangements import WRITTEN_ANEW
 from abele.report.relations import rows_of, sums_of
 from abele.report.schema import PHASE_TILES
 from abele.report.table import Table
+from abele.report.text import full_name
 from abele.report.text_column import Text
 from abele.words import visible
 
@@ -263,7 +264,7 @@ class ProgramSteps:
         if op < 0:
             return visible(text_at(self.report.steps, "name", step)) if step >= 0 else "steps without an operation"
         path, name = text_at(self.report.ops, "path", op), text_at(self.report.ops, "name", op)
-        return visible(f"{path}/{name}" if path else name)
+        return visible(full_name(path, name))
 
     def place_of(self, op: int) -> SourceLine | None:
         """The user's line of an operation."""

@@ -14,6 +14,7 @@ from abele.report.nodes import sizes
 from abele.report.relations import joined_rows, summed_by, sums_of
 from abele.report.schema import OPS
 from abele.report.table import Table
+from abele.report.text import full_name
 from abele.report.text_column import Text
 from abele.report.tiles import summed
 from abele.viewer.answers.costs import PARTS, occurrences, step_costs
@@ -359,7 +360,7 @@ def roofline(opened: Opened, params: Params) -> Answer:
     flops, moved = (f"{t}_flops_per_second" for t in ("f8", "f16", "f32")), ("exchange", "memory")
     names = (*flops, *(f"{what}_bytes_per_second" for what in moved))
     places = zip(whole["path"][some], whole["name"][some], strict=True)
-    titles = [f"{path}/{name}" if path else name for path, name in places]
+    titles = [full_name(path, name) for path, name in places]
     return Answer(
         {"peaks": {name: target.get(name) for name in names}, "names": titles},
         {
