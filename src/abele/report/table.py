@@ -87,8 +87,8 @@ def computed(names: Sequence[str], make: Callable[[], Mapping[str, Column]]) -> 
 class Table:
     """Named columns of equal length, which are read-only.
 
-    ``table["cycles"]`` is a NumPy array, read-only; ``len(table)`` the number of rows; ``for name in table`` gives names
-    of columns.
+    ``table["cycles"]`` is a NumPy array, read-only; ``len(table)`` the number of rows; ``for name in table`` gives the
+    names of columns.
 
     Raises:
         InvalidOptionError: Columns differ in length, or a column is asked for that there is not.
