@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,7 +14,7 @@ from abele.errors import MachineError
 from abele.machine import systems
 from abele.network import Adam, Group, Lamb, Lars, Locations, Network, Optimiser, Schedule, Sgd, TensorLocation
 from abele.network.ir import Value
-from abele.numerics import f16
+from abele.numerics import ElementType, f16
 from abele.report import Report
 from abele.session import Settings, compile_network
 
@@ -44,6 +45,7 @@ class TrainingRun:
         item: Name of the items.
         published_seconds: The published time of an update.
         optimiser: ``lamb``, ``lars``, ``adam`` or ``sgd``.
+        first_type: Element type of the first moments of gradients: of momenta and means.
         weight_decay: Of matrices; vectors have none.
         stochastic_rounding: True if f16 results are rounded at random.
         io_tiles: IO tiles of each IPU, whose transfers run beside the others.
@@ -63,6 +65,7 @@ class TrainingRun:
     item: str
     published_seconds: float
     optimiser: str = "lamb"
+    first_type: ElementType = f16
     weight_decay: float = 0.01
     stochastic_rounding: bool = True
     io_tiles: int = 0
@@ -81,7 +84,7 @@ class TrainingRun:
         """The optimisers of matrices, and of vectors: norms and biases."""
         matrices = tuple(v for v in net.parameters if sum(n > 1 for n in v.shape) > 1)
         vectors = tuple(v for v in net.parameters if v not in set(matrices))
-        decayed, plain = _rules(self.optimiser, self.weight_decay)
+        decayed, plain = _rules(self.optimiser, self.weight_decay, self.first_type)
         made: list[tuple[Optimiser, tuple[Value, ...]]] = [(decayed, matrices), (plain, vectors)]
         return [Group(rule, parameters) for rule, parameters in made if parameters]
 
@@ -123,17 +126,20 @@ class TrainingRun:
         return compiled.executable.report
 
 
-def _rules(name: str, decay: float) -> tuple[Optimiser, Optimiser]:
+def _rules(name: str, decay: float, first: ElementType) -> tuple[Optimiser, Optimiser]:
     """The rules of matrices and of vectors, with sums of gradients in f16."""
+    momentum = partial(Sgd, momentum=0.9, accumulation=f16, velocity_type=first)
     match name:
         case "lamb":
-            return tuple(Lamb(weight_decay=d, accumulation=f16, first_type=f16) for d in (decay, 0.0))  # type: ignore[return-value]
+            moments = partial(Lamb, accumulation=f16, first_type=first)
+            return moments(weight_decay=decay), moments()
         case "lars":
             # Layers of vectors are not trusted by their norms.
-            return Lars(weight_decay=decay, accumulation=f16), Sgd(momentum=0.9, accumulation=f16)
+            return Lars(weight_decay=decay, accumulation=f16, velocity_type=first), momentum()
         case "adam":
-            return tuple(Adam(weight_decay=d, decoupled=True, accumulation=f16, first_type=f16) for d in (decay, 0.0))  # type: ignore[return-value]
-    return tuple(Sgd(momentum=0.9, weight_decay=d, accumulation=f16) for d in (decay, 0.0))  # type: ignore[return-value]
+            means = partial(Adam, decoupled=True, accumulation=f16, first_type=first)
+            return means(weight_decay=decay), means()
+    return momentum(weight_decay=decay), momentum()
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,9 @@
 """The published runs, with their configurations.
 
 Of what a source does not say, the models' defaults are taken: state of optimisers as the vendor's examples keep it
-(first moments and sums of gradients in f16, second moments in f32), and no dropout.
+(first moments and sums of gradients in f16, second moments in f32), and no dropout. TensorFlow 1 makes an optimiser's
+slots in the type of their variables, so momenta of f16 weights are in f16; PopTorch makes momenta in f32
+(``velocity_accum_type``) unless it is told otherwise.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import numpy as np
 from abele.expr import derivative
 from abele.network.ir import Network, NetworkBuilder, Value
 from abele.network.ops import build
-from abele.numerics import i32
+from abele.numerics import f32, i32
 from abele.validation.training import bert
 from abele.validation.training.bert import Bert
 from abele.validation.training.losses import cross_entropy
@@ -267,7 +269,7 @@ _RESNETS = (
     _resnet("bow-pod16", 16, 22, 10, 44_047, f"{PAGE}, TensorFlow 1"),
     _resnet("bow-pod64", 64, 20, 4, 152_522, f"{PAGE}, TensorFlow 1"),
     _resnet("bow-pod256", 256, 20, 2, 450_701, f"{PAGE}, TensorFlow 1"),
-    _resnet("bow-pod16", 16, 18, 57, 37_219, f"{PAGE}, PyTorch", optimiser="sgd"),
+    _resnet("bow-pod16", 16, 18, 57, 37_219, f"{PAGE}, PyTorch", optimiser="sgd", first_type=f32),
 )
 
 
