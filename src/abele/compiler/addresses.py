@@ -3,9 +3,11 @@
 Data that is wanted at the same time may not share bytes; data that is not may. This is dynamic storage allocation with
 lifetimes that are known, which is hard to do at best; greedy ones come within a few percent of the sum that is live at
 the worst step, which no packing can go below. One after the other takes the smallest hole that is large enough, of
-those that nothing leaves occupied at any of its steps. Source: greedy by size, Pisarchyk and Lee, "Efficient memory
-management for deep neural net inference" (2020); greedy by lifetime does better where small things live long, so both
-are tried, and then what stuck out is placed first.
+those that nothing leaves occupied at any of its steps. What lives at one of the fullest steps goes first, since others
+have room above it; of that, what lives longest. Several orders are tried, and then what stuck out is placed first.
+Sources: greedy by size, Pisarchyk and Lee, "Efficient memory management for deep neural net inference" (2020); by
+contention, Maas et al., "TelaMalloc: efficient on-chip memory allocation for production machine learning accelerators"
+(2022).
 """
 
 from __future__ import annotations
@@ -20,10 +22,12 @@ from abele.arrays import Bool, Int64
 from abele.graph.intervals import distinct
 from abele.machine import TileMemory
 
-_REPAIRS = 12
-"""Further attempts, in which what stuck out of memory is placed first."""
-_GOOD = 32
-"""A packing that loses less than 1 / 32 is as good as any, where nothing can fit."""
+_REPAIRS = 6
+"""Further attempts from each of the two best, in which what stuck out of memory is placed first."""
+_FULLEST = 0.9
+"""Steps with this part of the bytes of the fullest one are among the fullest."""
+_GOOD = 64
+"""A packing that loses less than 1 / 64 is as good as any, where nothing can fit."""
 _FULL = 4
 """Steps with less than 3 / 4 of the bytes of the fullest one are not thought to raise the top."""
 
@@ -127,7 +131,7 @@ def pack(items: Items, floor: int, room: int, memory: TileMemory) -> PackedItems
         room: Bytes of the tile; the first packing that stays below is taken, else that with the lowest top.
         memory: The memory, of which the elements are taken.
     """
-    orders, items = list(_orders(items)), items.by_moments()
+    steps, items = items, items.by_moments()
     live = _live(items)
     least = floor + int(live.max(initial=0))
     # What lives at one moment that is not among the fullest finds a place behind all others.
@@ -135,25 +139,35 @@ def pack(items: Items, floor: int, room: int, memory: TileMemory) -> PackedItems
     late = single & (items.lowest == 0)
     late[late] = live[items.begin[last[late]]] * _FULL < live.max(initial=0) * (_FULL - 1)
     late[list(items.apart)] = False
-    best: PackedItems | None = None
-    order = np.empty(0, dtype=np.int64)
-    for order in orders:
+    tried: list[tuple[PackedItems, Int64]] = []
+    for order in _orders(steps, _lives_among(items, live >= live.max(initial=0) * _FULLEST)):
         found = _placed(items, order[~late[order]], order[late[order]], floor, memory)
-        best = found if best is None or found.top < best.top else best
-        if best.top <= room or (least > room and best.top - least < least // _GOOD):
-            return best
-    assert best is not None
+        tried.append((found, order))
+        if found.top <= room or (least > room and found.top - least < least // _GOOD):
+            return found
+    tried.sort(key=lambda each: each[0].top)
+    best = tried[0][0]
     if least > room:
         return best
-    for _ in range(_REPAIRS):
-        out = (best.address + items.size)[order] > room
-        if not out.any():
+    for found, order in tried[:2]:
+        best = min(best, _repaired(items, (found, order), late.copy(), floor, room, memory), key=lambda each: each.top)
+        if best.top <= room:
             break
+    return best
+
+
+def _repaired(
+    items: Items, start: tuple[PackedItems, Int64], late: Bool, floor: int, room: int, memory: TileMemory
+) -> PackedItems:
+    """The best of some packings that follow from one and its order, as what stuck out of memory is placed first."""
+    found, order = start
+    best = found
+    for _ in range(_REPAIRS):
+        out = (found.address + items.size)[order] > room
         late[order[out]] = False
         order = np.concatenate([order[out], order[~out]])
         found = _placed(items, order[~late[order]], order[late[order]], floor, memory)
-        if found.top < best.top:
-            best = found
+        best = min(best, found, key=lambda each: each.top)
         if best.top <= room:
             break
     return best
@@ -171,11 +185,22 @@ def _live(items: Items) -> Int64:
     return np.cumsum(change[:steps]).astype(np.int64)
 
 
-def _orders(items: Items) -> Iterator[Int64]:
-    """Orders of placing: what is bound to a region first, then the largest; then what lives longest."""
-    bound = items.lowest > 0
-    yield np.lexsort((-items.span, -items.size, ~bound))
-    yield np.lexsort((-items.size, -items.span, ~bound))
+def _lives_among(items: Items, moments: Bool) -> Bool:
+    """True for items that live at one of some moments, bool[n]."""
+    before = np.concatenate([[0], np.cumsum(moments)])
+    if len(items.size) == 0:
+        return np.zeros(0, dtype=bool)
+    return np.logical_or.reduceat(before[items.end] > before[items.begin], items.ptr[:-1])
+
+
+def _orders(items: Items, fullest: Bool) -> Iterator[Int64]:
+    """Orders of placing, what is bound to a region always first: by lives, first of what lives at the fullest moments;
+    by size; by lives.
+    """
+    bound, span = items.lowest > 0, items.span
+    yield np.lexsort((-items.size, -span, ~fullest, ~bound))
+    yield np.lexsort((-span, -items.size, ~bound))
+    yield np.lexsort((-items.size, -span, ~bound))
 
 
 class _Taken:
