@@ -13,7 +13,7 @@ import abele as ab
 from abele.codelet import COMPACT_PTR, Input, Output, Vector, Vertex, codelet
 from abele.compiler import compile_program
 from abele.errors import CodeletError, FileFormatError
-from abele.graph import Copy, Execute, Graph, Sequence
+from abele.graph import Copy, CrossReplicaCopy, Execute, Graph, Sequence
 from abele.machine import systems
 from abele.numerics import f32, i32
 from compiler.store.test_executables import rewritten
@@ -130,6 +130,15 @@ def test_control_and_exchange_code__of_a_copy_to_another_tile__are_on_both(graph
     exchange, control = ipu.exchange.message_code_bytes, ipu.tile.control_exchange_bytes
     assert held(executable, "exchange_code") == [exchange, 0, 0, exchange, 0]
     assert held(executable, "control_code") == [control, 0, 0, control, 0]
+
+
+def test_control_code__of_a_copy_between_replicas__is_that_of_an_exchange_on_all_tiles(graph: Graph) -> None:
+    pair = Graph(systems.get("m2000").evolve(ipu={"num_tiles": 5}), replicas=4)
+    x, y = (pair.variable(f32, 4, name).map(0) for name in "xy")
+    found = compile_program(pair, CrossReplicaCopy(x, y, {0: 1, 1: 0, 2: 3, 3: 2}))
+    assert held(found, "control_code") == [pair.system.ipu.tile.control_exchange_bytes] * 5
+    (op,) = found.report.ops.rows()
+    assert op["control_code_bytes"] == 5 * pair.system.ipu.tile.control_exchange_bytes
 
 
 def test_exchange_code__many_pieces__takes_an_instruction_for_each(graph: Graph) -> None:

@@ -65,7 +65,7 @@ def code_tables(lowered: Lowered, plan: Sequence[Superstep], op_of: Int64, ipu: 
         own = own if use in owner else (None, None, None)
         everywhere = superstep.everywhere and nodes[use] > 0
         likeness, base = _likeness((*own, *(_busy(superstep) if nodes[use] else ())), moves=not everywhere)
-        key = nodes[use], everywhere, likeness
+        key = nodes[use], everywhere, superstep.is_between_replicas, likeness
         number = patterns.setdefault(key, len(patterns))
         if number == len(base_of):
             base_of.append(base)

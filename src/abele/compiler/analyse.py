@@ -375,7 +375,8 @@ class Analysis:
         for number, nodes in Counter(superstep_of.values()).items():
             like, tiles = self._equal_to.get(number, (supersteps[number], 0))
             # Equal steps share what keeps their tiles busy.
-            key = *map(id, (like.before, like.gather, like.compute, like.scatter, like.after)), like.everywhere
+            moving = *map(id, (like.before, like.gather, like.compute, like.scatter, like.after)), like.everywhere
+            key = *moving, like.is_between_replicas
             alike.setdefault(key, (like, Counter()))[1][tiles] += nodes
         for like, nodes_at in alike.values():
             here = control_code_bytes(*like.control_by_tile(self.graph.num_tiles), self.system.ipu).packed()

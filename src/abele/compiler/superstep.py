@@ -237,8 +237,16 @@ class Superstep:
         """True for a step of control and a host transfer, in which every tile has a part."""
         return self.work_cycles > 0 or self.sync_cycles is not None
 
+    @property
+    def is_between_replicas(self) -> bool:
+        """True for a copy between replicas: an exchange, of which tiles without a part have the sync alone."""
+        return self.kind == "cross_replica"
+
     def control_by_tile(self, num_tiles: int) -> tuple[TileVector, list[TileVector]]:
         """More than zero on tiles that work; and for each exchange phase on those that send or receive."""
+        if self.is_between_replicas:
+            # No vertex runs, and nothing is decided. IPUs that meet have all of their tiles at the sync.
+            return self.compute_by_tile(num_tiles), [TileVector.one(num_tiles)]
         working = TileVector.one(num_tiles) if self.everywhere else self.compute_by_tile(num_tiles)
         phases = [p for p in (self.before, self.after) if p is not None]
         return working, [added((p.received_bytes, p.sent_bytes), num_tiles) for p in phases]
