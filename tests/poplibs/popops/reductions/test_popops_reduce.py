@@ -414,6 +414,22 @@ def test_reduce__rows_of_one_column_group__are_gathered_on_tiles_that_hold_none(
     assert len(_compute_sets(bench)) == 1
 
 
+def test_reduce__sums_of_several_shapes__are_made_on_tiles_of_their_own() -> None:
+    bench = Bench(1472)
+    shapes = [(size, 16) for size in range(1472, 1472 + 24)]
+    hosts: list[set[int]] = []
+    for shape in (*shapes, shapes[0]):
+        x = bench.graph.variable(f32, shape, name="x").map_linear()
+        popops.reduce(bench.graph, x, [0, 1], "ADD", bench.prog)
+        stage = _compute_sets(bench)[-2]
+        hosts.append({int(tile) for group in stage.groups for tile in group.tile})
+    # Sums of one shape share their hosts, and so their exchange.
+    assert hosts[0] == hosts[-1]
+    busiest = np.bincount([tile for some in hosts[:-1] for tile in some]).max()
+    assert len(hosts[0]) < 60
+    assert busiest <= 6
+
+
 def test_reduce__one_row_per_tile_into_the_first_row__writes_after_all_is_read() -> None:
     bench = Bench(64)
     x = bench.graph.variable(f32, (12, 8), name="x").map_rows(range(12))

@@ -30,6 +30,7 @@ from abele.poplibs.popops.reductions import cost as reduce_cost
 from abele.poplibs.popops.reductions.first_step import MIN_ELEMENTS_PER_WORKER, MIN_VECTORS_PER_WORKER, share
 from abele.poplibs.popops.reductions.ops import ReduceOp
 from abele.poplibs.popops.reductions.partials import Combination, Partials, combine_on_tiles, cut, depth
+from abele.poplibs.poputil.mapping import choose_mapping_offset
 
 MAX_STEPS = 4
 """Steps of a tree of partial results that are costed. Chosen."""
@@ -51,6 +52,7 @@ class Planner:
         type: Element type of partial results.
         out_type: Element type of the result.
         outputs: Number of results.
+        shape: Shape of the operand, which chooses the first of few hosts.
     """
 
     system: System
@@ -58,6 +60,7 @@ class Planner:
     type: ElementType
     out_type: ElementType
     outputs: int
+    shape: tuple[int, ...] = ()
 
     def combinations(self, partials: Partials, wanted: TileMapping | None) -> tuple[Combination, ...]:
         """The steps after the first, which leave one result per output, if possible where ``wanted`` says."""
@@ -202,7 +205,9 @@ class Planner:
         """A tile for each rectangle, spread over the IPU of its first row, that holds none of its rows if possible.
 
         Neighbouring rows mostly lie on neighbouring tiles in the order of the results, so counting starts half a chip
-        away; few rectangles lie a quarter of their distance further, since small results are put on the first tile.
+        away; few rectangles lie a quarter of their distance further, since small results are put on the first tile, and
+        from a tile on that the operand's shape chooses: else sums of many tensors, as of a network's parameters, would
+        all be made on the same tiles.
         A host that holds one of its rows would copy it beside what arrives, so rectangles exchange their hosts where
         that leaves fewer such, and then move to idle tiles: no tile gets more to do.
         """
@@ -210,7 +215,8 @@ class Planner:
         num = len(first)
         number = np.arange(num)
         apart = number % tiles if num > tiles else ((number + FIRST_HOST) * tiles / num).astype(np.int64)
-        at = tiles // 2 + apart
+        turned = choose_mapping_offset(tiles, self.shape) if self.shape and num < tiles else 0
+        at = tiles // 2 + turned + apart
         base = held[first] // tiles * tiles
         span = np.minimum(self.system.num_tiles - base, tiles)
         host = base + at % span

@@ -262,7 +262,7 @@ class Reduction:
     @cached_property
     def planner(self) -> Planner:
         """Planner of the steps after the first."""
-        return Planner(self.graph.system, self.op, self.kind, self.finish.type, self.num_outputs)
+        return Planner(self.graph.system, self.op, self.kind, self.finish.type, self.num_outputs, self.tensor.shape)
 
     @cached_property
     def free(self) -> tuple[Combination, ...]:

@@ -75,7 +75,7 @@ class TwoSums:
     def steps(self) -> tuple[Combination, ...]:
         """The steps after the first."""
         made = self.sum
-        planner = Planner(made.graph.system, made.op, f32, f32, 2 * made.num_outputs)
+        planner = Planner(made.graph.system, made.op, f32, f32, 2 * made.num_outputs, made.tensor.shape)
         return planner.combinations(self.partials, None)
 
     @property
