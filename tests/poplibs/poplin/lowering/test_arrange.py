@@ -79,3 +79,21 @@ def test_even_run__any_number_of_boxes__leaves_the_fullest_tile_no_more_than_the
 def test_even_run__rows_of_a_large_vocabulary__fill_all_tiles_once() -> None:
     # 50,257 words by 1,024 in blocks of 16: 3,142 squares in each of 64 rows. 137 of them make 23 runs a row, 1,472.
     assert _even_run(3142, 64 * 3142, 1472) == 137
+
+
+@given(st.integers(1, 40), st.integers(17, 60))
+def test_arrange__longer_target__ends_in_zeros(rows: int, channels: int) -> None:
+    graph = Graph(system(8))
+    stored = graph.variable(f32, (channels, rows), name="x").map_linear()
+    source = operand(stored.transpose(1, 0), ("co", "ci"))
+    extents = {"co": rows, "ci": -(-channels // 16) * 16}
+    target = allocate(graph, f32, extents, [("ci", 16), ("co", 1), ("ci", 1)], "arranged")
+    compute_set = graph.compute_set("arrange")
+    arrange(graph, compute_set, source, target)
+    values = np.random.default_rng(0).normal(size=stored.shape).astype(np.float32)
+    (result,) = run_body(graph, Sequence(Execute(compute_set)), {stored: values}, target.tensor)
+    assert np.array_equal(result[:, :channels], values.T)
+    assert not result[:, channels:].any()
+    # Zeros lie on the tile of the channels before them: a reader finds these in one piece.
+    for row in range(rows):
+        assert len(np.unique(graph.mapping_of(target.tensor[row, channels - 1 :]).tile)) == 1

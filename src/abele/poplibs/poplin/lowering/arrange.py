@@ -9,6 +9,9 @@ source and target: then both the pieces that are read and those that are written
 is long in one of the two only would read or write single elements, each with the fixed cost of a piece. Where squares
 of 16 leave tiles idle they become strips, which stay long in the target: the readers of the result send those pieces
 on. A box lies within one block of either storage, so that it has one stride per dimension.
+
+A target that is longer than its source ends in zeros, as where 980 channels become 62 groups of 16: a box of zeros
+beside each box that ends where the source does, by the same vertex, from a constant.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +31,7 @@ from abele.numerics import ElementType
 from abele.poplibs.poplin.contraction.operand import Operand
 from abele.poplibs.poplin.planner.target import PlanningTarget
 from abele.poplibs.poplin.vertices import cost
-from abele.poplibs.poplin.vertices.permute import permute
+from abele.poplibs.poplin.vertices.permute import permute, permute_run
 from abele.poplibs.poputil.regions import count_up
 
 _WIDEST = 16
@@ -48,7 +52,8 @@ def arrange(
         graph: The graph.
         compute_set: Compute set that the vertices are added to.
         source: Operand to copy.
-        target: Operand to fill. If it is not mapped yet, it is spread over all tiles; else its owners do the work.
+        target: Operand to fill. If it is not mapped yet, it is spread over all tiles; else its owners do the work. It
+            may be longer than the source along one dimension that it stores in blocks, by less than a block.
         edges: Indices of dimensions at which ``target`` may change tile, ascending: boxes end there.
 
     Returns:
@@ -57,27 +62,138 @@ def arrange(
     start, size = _boxes(source, target, graph.system.ipu.num_tiles, edges)
     written = target.regions(start, size)
     tile = _owners(graph, written)
+    is_new = tile is None
     # A new target: boxes are dealt to the tiles in order, as evenly as their number allows.
     if tile is None:
         vector, num = _vectors(target, start)
         tile = (vector * min(num, graph.system.ipu.num_tiles) // num).astype(np.int32)
         graph.map_regions(written, tile)
-    # One vertex per tile, for all of its boxes.
-    order = np.argsort(tile, kind="stable")
-    first = np.flatnonzero(np.diff(tile[order], prepend=-1))
-    row_begin = np.append(first, len(order))
-    matrices, blocks = (np.add.reduceat(n[order], first) for n in _work(source, target, size))
-    walk = _walk(source, target, size)[order]
+    moves = _Moves(source.regions(start, size), written, tile, _work(source, target, size), _walk(source, target, size))
+    if target.extents != source.extents:
+        moves = moves.with_more(_tail(graph, source, target, _Boxes(start, size, tile)))
+    moves = moves.sorted()
+    first = np.flatnonzero(np.diff(moves.tile, prepend=-1))
+    runs = moves.follow_each_other(first) if is_new else np.zeros(len(first), dtype=np.bool_)
+    for chosen, add in ((~runs, _add_boxes), (runs, _add_runs)):
+        if chosen.any():
+            add(compute_set, moves.of_tiles(first, chosen), source.tensor.dtype)
+    return target
+
+
+def _add_boxes(compute_set: ComputeSet, moves: _Moves, dtype: ElementType) -> None:
+    """Add one vertex per tile, with a list of its boxes."""
+    first = np.flatnonzero(np.diff(moves.tile, prepend=-1))
+    index, row_begin = np.arange(len(moves.tile), dtype=np.int64), np.append(first, len(moves.tile))
+    matrices, blocks = (np.add.reduceat(n, first) for n in moves.work)
     compute_set.vertices(
-        permute(source.tensor.dtype),
-        tile=tile[order][first],
-        x=(source.regions(start, size), order, row_begin),
-        out=(written, order, row_begin),
-        shape=StateData(walk.reshape(-1), row_begin * walk.shape[1]),
+        permute(dtype),
+        tile=moves.tile[first],
+        x=(moves.read, index, row_begin),
+        out=(moves.written, index, row_begin),
+        shape=StateData(moves.walk.reshape(-1), row_begin * moves.walk.shape[1]),
         matrices=matrices,
         blocks=blocks,
     )
-    return target
+
+
+def _add_runs(compute_set: ComputeSet, moves: _Moves, dtype: ElementType) -> None:
+    """Add one vertex per tile, of boxes that follow each other there."""
+    first = np.flatnonzero(np.diff(moves.tile, prepend=-1))
+    number = np.repeat(np.arange(len(first), dtype=np.int64), np.diff(np.append(first, len(moves.tile))))
+    matrices, blocks = (np.add.reduceat(n, first) for n in moves.work)
+
+    def one_each(regions: Regions) -> Regions:
+        row = number[regions.row]
+        return Regions.from_intervals(regions.tensor, row, regions.begin, regions.length, len(first))
+
+    width = moves.walk.shape[1]
+    compute_set.vertices(
+        permute_run(dtype),
+        tile=moves.tile[first],
+        x=one_each(moves.read),
+        out=one_each(moves.written),
+        shape=StateData(moves.walk[first].reshape(-1), width * np.arange(len(first) + 1, dtype=np.int64)),
+        boxes=np.bincount(number),
+        matrices=matrices,
+        blocks=blocks,
+    )
+
+
+class _Moves(NamedTuple):
+    """Boxes that are copied: regions read and written, tile, matrices and blocks, and walk of each."""
+
+    read: Regions
+    written: Regions
+    tile: npt.NDArray[np.int32]
+    work: tuple[Int64, Int64]
+    walk: npt.NDArray[np.int32]
+
+    def with_more(self, more: _Moves) -> _Moves:
+        """These boxes, and others."""
+        return _Moves(
+            Regions.concat([self.read, more.read]),
+            Regions.concat([self.written, more.written]),
+            np.concatenate([self.tile, more.tile]),
+            (np.concatenate([self.work[0], more.work[0]]), np.concatenate([self.work[1], more.work[1]])),
+            np.concatenate([self.walk, more.walk]),
+        )
+
+    def at(self, chosen: Int64) -> _Moves:
+        """Some boxes."""
+        work = self.work[0][chosen], self.work[1][chosen]
+        return _Moves(self.read.take(chosen), self.written.take(chosen), self.tile[chosen], work, self.walk[chosen])
+
+    def sorted(self) -> _Moves:
+        """The boxes tile by tile, as they lie there."""
+        return self.at(np.lexsort((self.written.begin[self.written.ptr[:-1]], self.tile)))
+
+    def of_tiles(self, first: Int64, chosen: npt.NDArray[np.bool_]) -> _Moves:
+        """The boxes of some tiles; ``first`` is the first box of each tile."""
+        if chosen.all():
+            return self
+        return self.at(np.flatnonzero(np.repeat(chosen, np.diff(np.append(first, len(self.tile))))))
+
+    def follow_each_other(self, first: Int64) -> npt.NDArray[np.bool_]:
+        """True for tiles whose boxes are alike and lie there one after the other; these hold nothing else.
+
+        Args:
+            first: First box of each tile.
+        """
+        count = np.diff(np.append(first, len(self.tile)))
+        alike = (self.walk == np.repeat(self.walk[first], count, axis=0)).all(axis=1)
+        alike &= np.repeat(self.read.sizes[first], count) == self.read.sizes
+        # Intervals in ascending order are one piece of a tile's share of the target.
+        interval = self.written.begin
+        ascends = np.append(True, np.diff(interval) > 0)
+        ascends[self.written.ptr[first]] = True
+        alike &= np.logical_and.reduceat(ascends, self.written.ptr[:-1])
+        return np.asarray(np.logical_and.reduceat(alike, first) & (count > 1))
+
+
+class _Boxes(NamedTuple):
+    """Boxes of a tensor, and the tile that each is on: first index and size by dimension, int64[n] each."""
+
+    start: dict[str, Int64]
+    size: dict[str, Int64]
+    tile: npt.NDArray[np.int32]
+
+
+def _tail(graph: Graph, source: Operand, target: Operand, boxes: _Boxes) -> _Moves:
+    """Boxes of zeros at the end of a longer target, each on the tile of the box that ends where the source does."""
+    (dim,) = (d for d in target.extents if target.extents[d] != source.extents[d])
+    begin, count = source.extents[dim], target.extents[dim] - source.extents[dim]
+    last = np.flatnonzero(boxes.start[dim] + boxes.size[dim] == begin)
+    start = {d: n[last] for d, n in boxes.start.items()} | {dim: np.full(len(last), begin)}
+    size = {d: n[last] for d, n in boxes.size.items()} | {dim: np.full(len(last), count)}
+    tile, elements = boxes.tile[last], np.prod(list(size.values()), axis=0)
+    written = target.regions(start, size)
+    graph.map_regions(written, tile)
+    zeros = graph.constant(source.tensor.dtype, (int(elements.max()),), 0, name="zeros")
+    graph.map(zeros, int(tile[0]))
+    # Zeros are read in order, so strides are those of the target; the work is that of a box of the source.
+    ptr, base = np.arange(len(last) + 1, dtype=np.int64), zeros.variables[0].base
+    read = Regions(ptr, np.full(len(last), base, dtype=np.int64), elements, zeros)
+    return _Moves(read, written, tile, _work(source, target, size), _walk(target, target, size))
 
 
 def _vectors(target: Operand, start: dict[str, Int64]) -> tuple[Int64, int]:

@@ -31,6 +31,7 @@ from abele.poplibs.poplin.lowering.storage import (
     HALF_BLOCK,
     Layouts,
     grains,
+    has_all,
     input_order,
     is_in_vectors,
     layouts,
@@ -141,6 +142,7 @@ class ContractionCall:
         scaling: Factor of the products.
         onto: The sum that the output is added to, which is ``like`` as well; None to make the output. It needs a
             direct call.
+        zeros: Channels of the planned contraction that are zeros beside those that are summed.
     """
 
     graph: Graph
@@ -161,6 +163,7 @@ class ContractionCall:
     follows: bool = False
     scaling: Scaling = UNSCALED
     onto: Onto | None = None
+    zeros: int = 0
 
     @cached_property
     def wanted(self) -> Operand | None:
@@ -305,7 +308,7 @@ class ContractionCall:
             inputs=(meaning.x.tensor, meaning.w.tensor, *factors, *totals),
             outputs=(returned,),
             kernel=contraction_kernel(meaning.problem, (meaning.x, meaning.w, out), self.scaling, self.onto),
-            flops=2 * self.problem.macs,
+            flops=2 * replace(self.problem, in_channels=self.problem.in_channels - self.zeros).macs,
             debug_name=self.name,
         ) as body:
             self._build(body, made, homes, result)
@@ -372,7 +375,7 @@ class ContractionCall:
 
     @cached_property
     def _permutes(self) -> tuple[bool, bool]:
-        """True, for input and weights, if vertices rewrite them in another order.
+        """True, for input and weights, if vertices rewrite them in another order, or with zeros at the end.
 
         Not where the channels that are summed lie together in groups of another size: exchange puts vectors of them
         together where they are read. PopLibs, too, regroups only what is grouped along another dimension
@@ -382,8 +385,13 @@ class ContractionCall:
         system, dtype = self.graph.system, self.problem.dtype
         is_product = self.meaning is None and not self.problem.axes
         grain = weights_per_unit(dtype) if is_product else system.ipu.vector_width(dtype)
-        x = self.layouts.arrange_input and not (self.expansion is None and is_in_vectors(self.x.operand(), grain))
-        w = self.layouts.arrange_weights and not (self.widening is None and is_in_vectors(self.w.operand(), grain))
+        channels = self.problem.in_channels
+
+        def is_read_in_vectors(source: Operand) -> bool:
+            return has_all(source, channels) and is_in_vectors(source, grain)
+
+        x = self.layouts.arrange_input and not (self.expansion is None and is_read_in_vectors(self.x.operand()))
+        w = self.layouts.arrange_weights and not (self.widening is None and is_read_in_vectors(self.w.operand()))
         return x, w
 
     @cached_property
@@ -479,6 +487,8 @@ class ContractionCall:
         """
         if len(self.schedule.plans) == 1 or self.planning.split is not None:
             return ()
+        if self.schedule.dim == "ci" and self.zeros:
+            return ()  # zeros are the end of the last part
         numbers = map(SIDES.index, SERIAL_SIDES[self.schedule.dim])
         rewritten = self.expansion is not None, self.widening is not None
         return tuple(number for number in numbers if self.rewrites[number] and not rewritten[number])
@@ -496,7 +506,8 @@ class ContractionCall:
         if not self.rewrites[name == "weights"]:
             return seen_in_order(source, order)
         graph = self._planned_tiles
-        target = allocate(graph, source.tensor.dtype, source.extents, order, name)
+        extents = source.extents | ({"ci": self.problem.in_channels} if "ci" in source.extents else {})
+        target = allocate(graph, source.tensor.dtype, extents, order, name)
         # Passes that share a plan find each other's operands on the tiles that read them.
         edges: dict[str, Int64] = {}
         if self.planning.split is not None:

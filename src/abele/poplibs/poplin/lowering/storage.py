@@ -52,14 +52,14 @@ def layouts(
 
     Args:
         problem: The contraction.
-        x: The input as it is.
-        w: The weights as they are.
+        x: The input as it is; zeros are added to channels that it lacks.
+        w: The weights as they are; zeros likewise.
         out_blocks: Blocks of ``co`` and ``b`` that the output is to be stored in, where that is given.
         follows: True if the weights stand for some that will be stored as the plan wants them.
     """
     channels = problem.in_channels
-    x_fits = _sums_innermost(x, channels) and _agrees(x, "b", out_blocks)
-    w_fits = _sums_innermost(w, channels) and _agrees(w, "co", out_blocks)
+    x_fits = has_all(x, channels) and _sums_innermost(x, channels) and _agrees(x, "b", out_blocks)
+    w_fits = has_all(w, channels) and _sums_innermost(w, channels) and _agrees(w, "co", out_blocks)
     blocks = dict(out_blocks)
     given = [b for op, fits in ((w, w_fits), (x, x_fits)) if fits and (b := op.block("ci")) is not None]
     if given:
@@ -76,6 +76,11 @@ def layouts(
         blocks["b"] = samples
     halves_out = given_out is None and blocks.get("co") == _OUT_GRAIN
     return Layouts(tuple(sorted(blocks.items())), not x_fits, not w_fits, halves_out)
+
+
+def has_all(operand: Operand, channels: int) -> bool:
+    """True if an operand has all channels that are summed; False if zeros are to be added to them."""
+    return operand.extents.get("ci", 1) == channels
 
 
 def _sums_innermost(operand: Operand, channels: int) -> bool:

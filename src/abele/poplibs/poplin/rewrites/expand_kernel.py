@@ -29,6 +29,7 @@ from abele.poplibs.poplin.lowering.storage import is_in_vectors
 from abele.poplibs.poplin.planner.plan import cuts_of
 from abele.poplibs.poplin.planner.target import PlanningTarget
 from abele.poplibs.poplin.rewrites.flatten_field import flat_windows
+from abele.poplibs.poplin.rewrites.whole_groups import FilledKernel
 from abele.poplibs.poplin.vertices import cost
 from abele.poplibs.poplin.vertices import expand as expand_vertex
 from abele.poplibs.poplin.vertices import window_fields as at
@@ -40,13 +41,19 @@ MOST_GROWTH = 64
 _MOST_CUTS = 100_000
 """Ways to cut a result into boxes above which fewer are looked at. Chosen."""
 Strides = Mapping[tuple[str, bool], Int64]
+_LEAST_FULL = 16
+"""Channels for each zero beside them, at least. Chosen: products take a sixteenth longer at most."""
 _VECTOR = 8
 """Neighbours in memory that boxes do not part. Chosen: of 4, exchange code of ResNet-50's rewritten inputs was twice as
 long, and cycles of its update were 0.1 % fewer."""
 
 
-def expansions(call: ContractionCall) -> Iterator[ContractionCall]:
+def expansions(call: ContractionCall, *, pads: bool = False) -> Iterator[ContractionCall]:
     """``call`` with its kernel folded into the channels, along every valid choice of field dimensions.
+
+    Args:
+        call: The contraction.
+        pads: Zeros are added to the channels where that makes whole groups of them.
 
     Dimensions whose kernel has one position but that are not pointwise (strides) are always among them.
     """
@@ -59,7 +66,7 @@ def expansions(call: ContractionCall) -> Iterator[ContractionCall]:
         for chosen in combinations(wide, count):
             dims = tuple(sorted({*sampled, *chosen}))
             if all(problem.axes[d].in_step == 1 for d in dims) and growth(problem, dims) <= MOST_GROWTH:
-                yield _expanded(call, dims)
+                yield _expanded(call, dims, pads=pads)
 
 
 def growth(problem: Contraction, dims: tuple[int, ...]) -> float:
@@ -68,18 +75,27 @@ def growth(problem: Contraction, dims: tuple[int, ...]) -> float:
     return prod(axis.outputs * axis.kernel / axis.inputs for axis in axes)
 
 
-def _expanded(call: ContractionCall, dims: tuple[int, ...]) -> ContractionCall:
+def _expanded(call: ContractionCall, dims: tuple[int, ...], *, pads: bool) -> ContractionCall:
     problem = call.problem
     axes = tuple(Axis(a.outputs, a.outputs, 1) if d in dims else a for d, a in enumerate(problem.axes))
     taps = prod(problem.axes[d].kernel for d in dims)
     inner = replace(problem, in_channels=problem.in_channels * taps, axes=axes)
     weights = Binding(folded_kernel(call.w.operand(), dims), inner.weight_dims, 1)
-    expansion = KernelExpansion(problem, dims, call.x, channel_group(weights, problem), call.graph.system.ipu.num_tiles)
+    group, tiles = channel_group(weights, problem), call.graph.system.ipu.num_tiles
+    pads = pads and group == cost.weights_per_unit(problem.dtype)
+    expansion = KernelExpansion(problem, dims, call.x, group, tiles, pads)
+    zeros = expansion.channels - inner.in_channels
+    inner, widening = replace(inner, in_channels=expansion.channels), call.widening
+    if zeros:
+        inside = tuple(d for d in dims if f"k{d}" in expansion.shared)
+        filled = FilledKernel(call.w.operand(), inner, dims, inside, expansion.zeros)
+        weights, widening = Binding(filled.allocate(Graph(call.graph.system)), inner.weight_dims, 1), filled
     planned = Binding(expansion.allocate(Graph(call.graph.system)), inner.in_dims, 1)
     meaning = call.meaning or Meaning(problem, call.x, call.w, call.out_roles, lambda out: out)
     # PopLibs takes an input whose kernel is expanded, and its weights, to be rearranged; sampling is a view there.
     charged = call.charged + (("input", "weights") if taps > 1 else ())
     wide = replace(call, problem=inner, x=planned, w=weights, meaning=meaning, expansion=expansion, charged=charged)
+    wide = replace(wide, widening=widening, zeros=zeros)
     is_flat = inner.is_pointwise and not (call.like is not None and wide.is_direct)
     return flat_windows(wide, expansion, field_first=expansion.has_field_first) if is_flat else wide
 
@@ -117,6 +133,7 @@ class KernelExpansion:
         source: The input before.
         group: Channels of a group in which readers want them.
         tiles: Tiles that write it.
+        pads: True if zeros may fill the last group, where neither channels nor kernel positions do.
     """
 
     problem: Contraction
@@ -124,20 +141,43 @@ class KernelExpansion:
     source: Binding
     group: int
     tiles: int
+    pads: bool = False
 
     @cached_property
-    def _shared(self) -> tuple[str, ...]:
+    def shared(self) -> tuple[str, ...]:
         """Folded kernel positions that fill groups together with the channels; none where channels do so alone, or
         where nothing fills them.
         """
         names: tuple[str, ...] = ()
         channels = self.problem.in_channels
         for d in reversed(self.dims):
-            if channels % self.group == 0:
+            if self._fills_groups(channels):
                 break
             names, channels = (f"k{d}", *names), channels * self.problem.axes[d].kernel
         is_one = self.source.operand().block("ci") is None
-        return names if channels % self.group == 0 and is_one and self._fills_tiles(names) else ()
+        return names if self._fills_groups(channels) and is_one and self._fills_tiles(names) else ()
+
+    def _fills_groups(self, channels: int) -> bool:
+        """True if channels are whole groups, with few zeros where these are allowed."""
+        zeros = -channels % self.group
+        return zeros == 0 or (self.pads and zeros * _LEAST_FULL <= channels)
+
+    @cached_property
+    def zeros(self) -> int:
+        """Channels of zeros that fill groups: 4 beside 20 samples of each of 7 kernel positions, which are 9 groups."""
+        channels = self._grouped_channels
+        return -channels % self.group if self.shared and self._fills_groups(channels) else 0
+
+    @property
+    def channels(self) -> int:
+        """Channels of the result, kernel positions and zeros among them."""
+        outside = prod(self.problem.axes[d].kernel for d in self.dims if f"k{d}" not in self.shared)
+        return outside * (self._grouped_channels + self.zeros)
+
+    @property
+    def _grouped_channels(self) -> int:
+        """Channels, with the kernel positions that are in groups with them."""
+        return prod(self.problem.axes[int(n[1:])].kernel for n in self.shared) * self.problem.in_channels
 
     def _fills_tiles(self, shared: Sequence[str]) -> bool:
         """True if there are boxes for half of the tiles at least, where kernel positions but the first are not cut."""
@@ -155,7 +195,7 @@ class KernelExpansion:
     def _is_grouped(self) -> bool:
         """True if channels are stored in groups; blocks of the source are then whole groups, or parts of one."""
         block = self.source.operand().block("ci") or self.group
-        channels = prod(self.problem.axes[int(n[1:])].kernel for n in self._shared) * self.problem.in_channels
+        channels = self._grouped_channels + self.zeros
         return channels % self.group == 0 and 0 in (block % self.group, self.group % block)
 
     @cached_property
@@ -202,8 +242,8 @@ class KernelExpansion:
 
     def _allocated(self, graph: Graph) -> Operand:
         """A new variable for it, dimensions by name; ``ci`` are the channels with the kernel positions in groups."""
-        extents = {n: extent for n, extent in self._extents.items() if n not in self._shared}
-        extents["ci"] *= prod(self._extents[n] for n in self._shared)
+        extents = {n: extent for n, extent in self._extents.items() if n not in self.shared}
+        extents["ci"] = self._grouped_channels + self.zeros
         order = [n for n in extents if n != "ci"]
         at = list(extents).index("ci")
         if self._is_grouped:
@@ -293,7 +333,7 @@ class KernelExpansion:
 
     def _grains(self, source: Operand) -> dict[str, int]:
         """Factor that boxes are multiples of, along each dimension; those of whole dimensions are never cut."""
-        extents, shared = self._extents, self._shared
+        extents, shared = self._extents, self.shared
         grains = dict.fromkeys(extents, 1) | {source.innermost: _VECTOR} | {n: extents[n] for n in shared[1:]}
         grains["ci"] = extents["ci"]
         # Readers take channels by the group: boxes end where groups do.
@@ -319,11 +359,13 @@ class KernelExpansion:
 
     def _filled(self, boxes: Slices) -> Slices:
         """The boxes of the result, in which some kernel positions count as channels."""
-        start, size = ({n: s for n, s in side.items() if n not in self._shared} for side in (boxes.start, boxes.size))
-        for name in reversed(self._shared):
+        start, size = ({n: s for n, s in side.items() if n not in self.shared} for side in (boxes.start, boxes.size))
+        for name in reversed(self.shared):
             # Only the outermost is cut, so what lies inside of it is whole.
             start["ci"] = start["ci"] + boxes.start[name] * size["ci"]
             size["ci"] = size["ci"] * boxes.size[name]
+        if self.zeros:
+            size["ci"] = size["ci"] + self.zeros * (start["ci"] + size["ci"] == self._grouped_channels)
         return Slices(start, size)
 
     def _walk(self, boxes: Slices, theirs: Strides, ours: Strides, reached: Slices) -> npt.NDArray[np.int32]:
@@ -336,10 +378,13 @@ class KernelExpansion:
             fields[in_source] = theirs.get((name, False), 0)
             fields[in_result] = ours.get((name, False), 0)
         channels = size["ci"]
-        for name in reversed(self._shared):
+        for name in reversed(self.shared):
             fields[at.C_K[int(name[1:])]] = channels
             channels = channels * size[name]
-        fields[at.GROUP] = np.minimum(channels, self.group) if ("ci", True) in ours else channels
+        zeros = self._filled(boxes).size["ci"] - channels
+        fields |= {at.FIRST_ZERO: channels, at.NUM_ZEROS: zeros}
+        stored = channels + zeros
+        fields[at.GROUP] = np.minimum(stored, self.group) if ("ci", True) in ours else stored
         fields[at.Y_GROUP] = ours.get(("ci", True), 0)
         for d in range(FIELD_DIMS):
             fields |= dict.fromkeys((at.NUM_O[d], at.NUM_K[d], at.NUM_I[d], at.OUT_STEP[d]), 1)

@@ -12,7 +12,7 @@ from math import prod
 from abele.graph import ComputeSet, Graph, Tensor
 from abele.poplibs.poplin.contraction.host_kernel import Binding
 from abele.poplibs.poplin.contraction.operand import Operand, operand
-from abele.poplibs.poplin.lowering.call import ContractionCall, InputExpansion, Meaning, Unfolding
+from abele.poplibs.poplin.lowering.call import ContractionCall, InputExpansion, Meaning, Unfolding, Widening
 from abele.poplibs.poplin.planner.target import PlanningTarget
 
 
@@ -86,6 +86,7 @@ def flat_windows(call: ContractionCall, expansion: InputExpansion, *, field_firs
         w=w,
         out_roles=("g*co", "b"),
         expansion=FlatExpansion(expansion, field_first),
+        widening=None if call.widening is None else FlatWidening(call.widening),
         unfold=Unfolding(roles, restore),
     )
 
@@ -110,6 +111,26 @@ class FlatExpansion:
         """Add the vertices that write them out; the rows, [g, b, ci]."""
         made = self.windows.emit(graph, compute_set).tensor
         return operand(windows_as_rows(made, field_first=self.field_first), ("g", "b", "ci"))
+
+
+@dataclass(frozen=True)
+class FlatWidening:
+    """Weights that are written anew and read as a matrix.
+
+    Attributes:
+        kernel: Weights that are written.
+    """
+
+    kernel: Widening
+
+    def estimate(self, machine: PlanningTarget) -> int:
+        """Cycles that writing them is expected to take."""
+        return self.kernel.estimate(machine)
+
+    def emit(self, graph: Graph, compute_set: ComputeSet) -> Operand:
+        """Add the vertices that write them; the matrix, [g, co, ci]."""
+        made = self.kernel.emit(graph, compute_set).tensor
+        return operand(made.reshape(made.shape[:3]), ("g", "co", "ci"))
 
 
 def windows_as_rows(windows: Tensor, *, field_first: bool) -> Tensor:

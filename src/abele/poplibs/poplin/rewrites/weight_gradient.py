@@ -19,6 +19,7 @@ from abele.poplibs.poplin.options import Planning, Types
 from abele.poplibs.poplin.rewrites.combine_groups import combined_sums
 from abele.poplibs.poplin.rewrites.expand_kernel import expansions
 from abele.poplibs.poplin.rewrites.flatten_field import flat_sum
+from abele.poplibs.poplin.rewrites.whole_groups import in_whole_groups
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,9 @@ class WeightGradient:
         calls = [self._sliding(swapped=False), self._sliding(swapped=True)]
         calls += [combined for call in calls for combined in combined_sums(call)]
         if self.params.is_pointwise:
-            calls += [flat_sum(call) for call in calls]
+            calls += [in_whole_groups(flat_sum(call)) for call in calls]
         else:
-            calls += [wide for call in calls for wide in expansions(call)]
+            calls += [wide for call in calls for wide in expansions(call, pads=True)]
         return cheapest(calls)
 
     def _sliding(self, *, swapped: bool) -> ContractionCall:

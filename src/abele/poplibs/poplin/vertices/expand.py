@@ -13,7 +13,7 @@ from typing import Any
 
 from abele.codelet import Input, Output, SupervisorVertex, Vector, codelet
 from abele.numerics import ElementType, i32
-from abele.poplibs.poplin.vertices import cost
+from abele.poplibs.poplin.vertices import cost, records
 from abele.poplibs.poplin.vertices import window_fields as at
 
 
@@ -23,7 +23,7 @@ def expand(dtype: ElementType, *, turned: bool) -> Any:
 
     @codelet
     class ExpandWindows(SupervisorVertex):
-        """Copies the input of every (output, kernel position), or zero where there is none."""
+        """Copies the input of every (output, kernel position), or zero where there is none; zeros may fill a group."""
 
         x: Input[Vector[dtype]]
         out: Output[Vector[dtype]]
@@ -60,9 +60,19 @@ def expand(dtype: ElementType, *, turned: bool) -> Any:
                                                     self.out[place] = self.x[x2 + ci * s[at.X_CI]]
                                                 else:
                                                     self.out[place] = dtype(0.0)
+                                            if first + s[at.NUM_CI] == s[at.FIRST_ZERO]:
+                                                for zero in range(s[at.NUM_ZEROS]):
+                                                    channel = s[at.FIRST_ZERO] + zero
+                                                    place = channel // s[at.GROUP] * s[at.Y_GROUP]
+                                                    place += y2 + channel % s[at.GROUP] * s[at.Y_CI]
+                                                    self.out[place] = dtype(0.0)
 
         @staticmethod
         def cycles(v, ipu):
             return cost.expand(v.out, dtype, turned=turned)
+
+        @staticmethod
+        def state_bytes(v, ipu):
+            return records.expand(v.walk)
 
     return ExpandWindows

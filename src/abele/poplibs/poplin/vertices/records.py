@@ -67,6 +67,22 @@ def transpose(boxes: Int64) -> Int64:
     return _whole(8 + 2 * _POINTER_BYTES * boxes)
 
 
+def transpose_run(boxes: Int64) -> Int64:
+    """Bytes of the record of a transpose of boxes that follow each other: two pointers and four 16-bit numbers.
+
+    Source of the fields: PopLibs' Transpose1D, which counts its transpositions.
+    """
+    return np.full(np.shape(boxes), 2 * _POINTER_BYTES + 4 * _NUMBER_BYTES, dtype=np.int64)
+
+
+def expand(numbers: Int64) -> Int64:
+    """Bytes of the record of windows that are written out: two pointers, and 16-bit extents, strides and offsets.
+
+    A guess: PopLibs writes windows out by copies, and no vertex of it is public. Slices have under 65,536 elements.
+    """
+    return _whole(2 * _POINTER_BYTES + _NUMBER_BYTES * numbers)
+
+
 def _slices(work: Work, height: int, out_group: int, pointer_bytes: int) -> Int64:
     """Lists of pointers to inputs, weights and outputs, one for each of their groups of channels."""
     in_groups, out_groups = cost.channel_groups(work, cost.weights_per_unit(work.dtype) // height, out_group)

@@ -25,4 +25,7 @@ OUT_STEP, KERNEL_STEP = (OUT_STEP0, OUT_STEP1, OUT_STEP2), (KERNEL_STEP0, KERNEL
 C_K0, C_K1, C_K2, GROUP, Y_GROUP = range(36, 41)
 C_K = (C_K0, C_K1, C_K2)
 
-NUM_FIELDS = 41
+# zeros after the last of the channels in groups, and how many channels there are before them
+NUM_ZEROS, FIRST_ZERO = range(41, 43)
+
+NUM_FIELDS = 43
