@@ -13,6 +13,7 @@ from abele.expr.derivative import arg
 from abele.graph import Copy, Execute, Graph, Tensor
 from abele.graph.program import walk
 from abele.network import Group, NetworkBuilder, Schedule, Sgd
+from abele.network.ir import BlockBuilder, Value
 from abele.network.ops import build
 from abele.network.ops.recurrent import LstmValues, lstm
 from abele.numerics import f16, f32
@@ -205,3 +206,18 @@ def test_lstm_weights__that_two_operands_share__lie_on_their_own() -> None:
     to.run(net.finish().ops)
     (matrix,) = to[made[1].of_output].variables
     assert matrix.size == 128 * 32
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_lowering__weight_that_a_checkpoint_reads_first__lies_as_its_convolution_wants_it(again: bool) -> None:
+    net = NetworkBuilder()
+    x = net.input((2, 32, 16, 16), f16, "x")
+    first, w = net.parameter((32, 32, 3, 3), f16, "first"), net.parameter((32, 32, 3, 3), f16, "w")
+
+    def run(body: BlockBuilder, x: Value, w: Value) -> Value:
+        return build.convolution(body, x, w, stride=(1, 1), padding=(1, 1), dilation=(1, 1))
+
+    x = run(net, x, first)
+    net.output(build.checkpoint(net, lambda body: [run(body, body.read(x), w)])[0] if again else run(net, x, w))
+    program = lowered(net)
+    assert not [s for s in walk(program.program) if isinstance(s, Execute) and "rewrite" in s.compute_set.name]

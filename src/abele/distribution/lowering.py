@@ -212,9 +212,12 @@ class Lowering:
                 continue
             self._go_to(op.place)
             if op.regions:
-                # A body is a program of its own; what is read there is computed before it.
+                # A body is a program of its own; what is read there is computed before it. What enters the network is
+                # laid out by its first reader, in the body too.
                 for value in op.inputs:
-                    self[value]
+                    to, entering = self._entrance(value)
+                    if entering in to._waiting:
+                        self[value]
             self._run(op)
         if settle:
             self.settle()
