@@ -8,8 +8,11 @@ the channels, it is a matrix product. All give the same sums in another order. W
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
+from abele.errors import InvalidOptionError, OutOfMemoryError
 from abele.graph import Graph, Tensor
 from abele.poplibs.poplin.contraction import problem as problems
 from abele.poplibs.poplin.contraction.host_kernel import Binding, field_roles
@@ -47,14 +50,33 @@ class WeightGradient:
     like: Tensor | None
 
     def cheapest(self) -> ContractionCall:
-        """The call that is expected to take the fewest cycles."""
-        calls = [self._sliding(swapped=False), self._sliding(swapped=True)]
-        calls += [combined for call in calls for combined in combined_sums(call)]
-        if self.params.is_pointwise:
-            calls += [in_whole_groups(flat_sum(call)) for call in calls]
-        else:
-            calls += [wide for call in calls for wide in expansions(call, pads=True)]
-        return cheapest(calls)
+        """The call that is expected to take the fewest cycles, with zeros where sums make no whole groups.
+
+        Which way is taken does not depend on zeros, as it does not in PopLibs.
+        """
+        sliding = [self._sliding(swapped=False), self._sliding(swapped=True)]
+        sliding += [combined for call in sliding for combined in combined_sums(call)]
+        others = list(self._others(sliding, pads=False))
+        chosen = cheapest([*sliding, *others])
+        number = next((n for n, call in enumerate(others) if call is chosen), None)
+        if number is None:
+            return chosen
+        whole = next(islice(self._others(sliding, pads=True), number, None))
+        return whole if whole.zeros and _is_about_as_fast(whole, chosen) else chosen
+
+    def _others(self, sliding: Sequence[ContractionCall], *, pads: bool) -> Iterator[ContractionCall]:
+        """Sums over samples and field together, where there is no kernel; else the kernel folded into the channels.
+
+        Args:
+            sliding: Ways in which operands slide over each other.
+            pads: Zeros fill groups of what is summed.
+        """
+        for call in sliding:
+            if self.params.is_pointwise:
+                flat = flat_sum(call)
+                yield in_whole_groups(flat) if pads else flat
+            else:
+                yield from expansions(call, pads=pads)
 
     def _sliding(self, *, swapped: bool) -> ContractionCall:
         """The activations slide over the gradients; or, ``swapped``, the gradients over the activations."""
@@ -78,3 +100,15 @@ class WeightGradient:
             planning=self.planning,
             like=self.like,
         )
+
+
+MOST_SLOWER = 1.0625
+"""Cycles that groups filled with zeros may take, for each of those without. Chosen: as many as zeros may be."""
+
+
+def _is_about_as_fast(call: ContractionCall, other: ContractionCall) -> bool:
+    """True if a call has a plan that takes about as many cycles as another's."""
+    try:
+        return call.cycles <= MOST_SLOWER * other.cycles
+    except (OutOfMemoryError, InvalidOptionError):
+        return False
