@@ -73,7 +73,8 @@ def arrange(
         moves = moves.with_more(_tail(graph, source, target, _Boxes(start, size, tile)))
     moves = moves.sorted()
     first = np.flatnonzero(np.diff(moves.tile, prepend=-1))
-    runs = moves.follow_each_other(first) if is_new else np.zeros(len(first), dtype=np.bool_)
+    # What a vertex finds on its own tile would be copied beside what arrives, to be read in one piece.
+    runs = moves.follow_each_other(first) & ~moves.are_at_home(graph, first) & is_new
     for chosen, add in ((~runs, _add_boxes), (runs, _add_runs)):
         if chosen.any():
             add(compute_set, moves.of_tiles(first, chosen), source.tensor.dtype)
@@ -168,6 +169,14 @@ class _Moves(NamedTuple):
         ascends[self.written.ptr[first]] = True
         alike &= np.logical_and.reduceat(ascends, self.written.ptr[:-1])
         return np.asarray(np.logical_and.reduceat(alike, first) & (count > 1))
+
+    def are_at_home(self, graph: Graph, first: Int64) -> npt.NDArray[np.bool_]:
+        """True for tiles that hold some of what their boxes are made of; ``first`` is the first box of each tile."""
+        tiles = graph.interval_map(self.read.tensor.variables)
+        _, _, holder, interval = tiles.split(self.read.begin, self.read.length)
+        own = holder == self.tile[self.read.row[interval]]
+        box = np.bincount(self.read.row[interval], weights=own, minlength=len(self.tile))
+        return np.asarray(np.add.reduceat(box, first) > 0)
 
 
 class _Boxes(NamedTuple):

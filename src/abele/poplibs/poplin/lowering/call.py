@@ -506,7 +506,9 @@ class ContractionCall:
         if not self.rewrites[name == "weights"]:
             return seen_in_order(source, order)
         graph = self._planned_tiles
-        extents = source.extents | ({"ci": self.problem.in_channels} if "ci" in source.extents else {})
+        extents = source.extents
+        if self.zeros and extents["ci"] + self.zeros == self.problem.in_channels:
+            extents["ci"] += self.zeros
         target = allocate(graph, source.tensor.dtype, extents, order, name)
         # Passes that share a plan find each other's operands on the tiles that read them.
         edges: dict[str, Int64] = {}
