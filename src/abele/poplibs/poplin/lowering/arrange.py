@@ -172,9 +172,13 @@ class _Moves(NamedTuple):
 
     def are_at_home(self, graph: Graph, first: Int64) -> npt.NDArray[np.bool_]:
         """True for tiles that hold some of what their boxes are made of; ``first`` is the first box of each tile."""
-        tiles = graph.interval_map(self.read.tensor.variables)
+        # By numbers of the whole graph: a source may lie outside of a virtual one.
+        whole = graph.top_level
+        begin = self.written.begin[self.written.ptr[:-1]]
+        tile = whole.interval_map(self.written.tensor.variables).split(begin, np.ones_like(begin))[2]
+        tiles = whole.interval_map(self.read.tensor.variables)
         _, _, holder, interval = tiles.split(self.read.begin, self.read.length)
-        own = holder == self.tile[self.read.row[interval]]
+        own = holder == tile[self.read.row[interval]]
         box = np.bincount(self.read.row[interval], weights=own, minlength=len(self.tile))
         return np.asarray(np.add.reduceat(box, first) > 0)
 
