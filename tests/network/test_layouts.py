@@ -221,3 +221,37 @@ def test_lowering__weight_that_a_checkpoint_reads_first__lies_as_its_convolution
     net.output(build.checkpoint(net, lambda body: [run(body, body.read(x), w)])[0] if again else run(net, x, w))
     program = lowered(net)
     assert not [s for s in walk(program.program) if isinstance(s, Execute) and "rewrite" in s.compute_set.name]
+
+
+def test_checkpoint__convolutions_inside__gives_the_bits_of_the_network_without_it() -> None:
+    rng = np.random.default_rng(0)
+    images = rng.normal(size=(3, 5, 16, 14, 14)).astype(np.float32)
+    shapes = {"first": (32, 16, 3, 3), "second": (32, 32, 3, 3), "third": (64, 32, 1, 1)}
+    weights = {name: 0.1 * rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+
+    def trained(*, again: bool) -> dict[str, np.ndarray]:
+        net = NetworkBuilder()
+        x = net.input(images.shape[1:], f32, "x")
+        first, second, third = (net.parameter(shape, f32, name) for name, shape in shapes.items())
+        strided = build.convolution(net, x, first, stride=(2, 2), padding=(1, 1), dilation=(1, 1))
+
+        def run(body: BlockBuilder) -> Value:
+            y = build.convolution(
+                body, body.read(strided), body.read(second), stride=(1, 1), padding=(1, 1), dilation=(1, 1)
+            )
+            y = build.nonlinearity(body, "relu", y)
+            return build.convolution(body, y, body.read(third), stride=(1, 1), padding=(0, 0), dilation=(1, 1))
+
+        y = build.checkpoint(net, lambda body: [run(body)])[0] if again else run(net)
+        net.loss = build.mean(net, y, [0, 1, 2, 3])
+        net.output(net.loss)
+        model = net.finish()
+        session = Session.of(model, Schedule(), groups=[Group(Sgd(lr=0.1), model.parameters)], weights=weights)
+        for batch in images:
+            session.run([batch])
+        return {name: np.array(session.weights[name]) for name in shapes}
+
+    plain, again = trained(again=False), trained(again=True)
+    for name, value in plain.items():
+        assert np.array_equal(value, again[name])
+        assert not np.array_equal(value, weights[name])
