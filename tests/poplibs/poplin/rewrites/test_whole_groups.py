@@ -113,3 +113,12 @@ def test_weight_gradient__whole_groups__has_no_zeros(monkeypatch: pytest.MonkeyP
     for samples, zeros in ((16, 0), (15, 1)):
         updates(ConvParams(samples, 32, 32, (7, 7), (1, 1)), 32, f16)
         assert taken[-1].zeros == zeros
+
+
+@pytest.mark.slow
+def test_weight_gradient__serial_parts_of_sums__are_as_long_as_what_they_sum() -> None:
+    graph, prog, (_, deltas, _) = updates(ConvParams(4, 128, 128, (112, 112), (3, 3), **WIDE), "gc2", f16)
+    assert planned_channels(prog) == deltas.size // 128
+    rewritten = [v.size for v in graph.variables if v.name.endswith("weight_deltas/weights")]
+    assert len(rewritten) > 1
+    assert sum(rewritten) == deltas.size
