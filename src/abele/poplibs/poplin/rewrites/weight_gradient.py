@@ -102,8 +102,9 @@ class WeightGradient:
         )
 
 
-MOST_SLOWER = 1.0625
-"""Cycles that groups filled with zeros may take, for each of those without. Chosen: as many as zeros may be."""
+MOST_SLOWER = 1.25
+"""Estimated cycles that groups filled with zeros may take, for each of those without. Chosen, as estimates do not know
+pieces: a strided 1 x 1 update of 22 samples is estimated to take 8 % more, and takes 26 % less."""
 
 
 def _is_about_as_fast(call: ContractionCall, other: ContractionCall) -> bool:
