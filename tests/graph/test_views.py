@@ -250,6 +250,15 @@ def test_reshape__of_joined_columns__stays_two_blocks():
     assert flat[8_000 * 10 + 4_999 : 8_000 * 10 + 5_001].addresses().tolist() == [10 * 5000 + 4999, 50_000_000 + 30_000]
 
 
+@given(st.integers(1, 30), st.sampled_from([2, 4, 8, 16]), st.data())
+def test_reshape__of_grouped_rows_and_back__keeps_one_block(groups, inner, data):
+    rows = groups * inner
+    part = data.draw(st.sampled_from([n for n in range(1, rows + 1) if rows % n == 0]))
+    grouped = graph().variable(f16, (groups, 5, inner), name="v").transpose((0, 2, 1)).reshape((rows, 5))
+    again = grouped.reshape((part, rows // part, 5)).reshape((rows, 5))
+    assert again.strided() == grouped.strided()
+
+
 @pytest.mark.parametrize("new", [(12_500, 8_000), (3_125, 32_000), (781_250, 128)])
 def test_reshape__of_a_transposed_matrix__splits_into_few_blocks(new):
     t = graph().variable(f32, (10_000, 10_000)).T.reshape(new)

@@ -76,6 +76,36 @@ def test_lowering__mask__lies_as_the_scores_that_it_is_added_to() -> None:
     assert sum(row["cycles"] for row in moved) < 2_000
 
 
+def causal(net: NetworkBuilder, positions: int) -> None:
+    """Scores of heads, of which a constant mask hides those of later positions."""
+    x = net.input((1, 8, positions, 32), f16, "x")
+    scores = build.matmul(net, x, build.transpose(net, x, 2, 3))
+    mask = net.constant(np.tri(positions, positions), "bool", "causal")
+    net.output(build.map_(net, select(arg(1), arg(0), -1000.0), [scores, mask]))
+
+
+def test_lowering__constant_mask__lies_as_the_scores_that_it_hides() -> None:
+    net = NetworkBuilder()
+    causal(net, 256)
+    program = lowered(net)
+    report = compile_program(program.graph, program.program).report
+    moved = [row for row in report.steps.rows() if "map/map: arrange" in row["name"]]
+    assert sum(row["cycles"] for row in moved) < 700
+    # Spread linearly, the mask comes element by element to the 356 scores of a tile, with an instruction for each.
+    number = next(n for n, name in enumerate(report.ops["kind"]) if name == "popops.map")
+    assert report.code_by_tile("exchange_code", op=number).max() < 4 * 356 // 4
+
+
+def test_lowering__constant_mask__hides_the_same_as_in_numpy() -> None:
+    net = NetworkBuilder()
+    causal(net, 48)
+    x = np.random.default_rng(1).integers(-2, 3, (1, 8, 48, 32)).astype(np.float16)
+    (found,) = Session.of(net.finish())(x)
+    wide = x.astype(np.float32)
+    expected = np.where(np.tri(48, dtype=bool), wide @ wide.swapaxes(2, 3), -1000)
+    np.testing.assert_array_equal(found, expected.astype(np.float16))
+
+
 def test_lowering__mask_that_leaves__is_computed_as_well() -> None:
     net = NetworkBuilder()
     numbers = net.input((4,), "i32", "numbers")

@@ -21,7 +21,7 @@ from abele.network.registry import OpRule, rule_of
 from abele.network.replicated_sharding import ShardedGradient
 from abele.numerics import ElementType, f16
 from abele.poplibs.poputil.layout import channels_per_group, clone
-from abele.poplibs.poputil.mapping import map_small
+from abele.poplibs.poputil.mapping import map_small, set_mapping
 
 STABLE_NORMS = "stable_norms"
 """The option of norms among :attr:`Lowering.planning`."""
@@ -279,6 +279,7 @@ class Lowering:
             with located(self.graph, op.debug, scoped=False):
                 self._enter_together(rule, op)
                 for number, value in enumerate(op.inputs):
+                    self._enter_constant(rule, op, number)
                     self.enter(value, partial(self._laid_out, rule, op, number))
         with located(self.graph, op.debug):
             if rule.wants_one_piece:
@@ -299,6 +300,19 @@ class Lowering:
         for (to, value), tensor in zip(places, made, strict=True):
             assert tensor is not None
             to.bind(value, tensor)
+
+    def _enter_constant(self, rule: OpRule, op: NetworkOp, operand: int) -> None:
+        """Lay out a constant of several numbers that nothing has read as its first reader wants it."""
+        to, value = self._entrance(op.inputs[operand])
+        if value in to._tensors or value not in to._constants or to.number(value) is not None:
+            return
+        place = rule.constant_layout(self, op, operand)
+        if place is not None:
+            order, mapping = place
+            contents = contents_of(to._constants[value]).reshape(order.fine).transpose(order.order)
+            made = self.graph.constant(value.dtype, order.extents, contents, name=value.name or "constant")
+            set_mapping(self.graph, made, mapping)
+            to.bind(value, order.undo(made).reshape(value.shape))
 
     def _entrance(self, value: Value) -> tuple[Lowering, Value]:
         """Lowering into which a value enters, and the value there: itself, or further out the one that a parameter

@@ -344,11 +344,10 @@ def merged(blocks: Sequence[StridedBlock], dim: int) -> list[StridedBlock]:
     """The blocks with those joined that continue each other along ``dim``."""
     result: list[StridedBlock] = []
     for block in sorted(blocks, key=lambda b: (b.origin[:dim], b.origin[dim + 1 :], b.origin[dim])):
-        joined = _joined(result[-1], block, dim) if result else None
-        if joined is None:
-            result.append(block)
-        else:
-            result[-1] = joined
+        result.append(block)
+        # What was joined may continue the one before it: rows 0 to 15 are no row of 8 and 4, but of 8, 4 and 4.
+        while len(result) > 1 and (joined := _joined(result[-2], result[-1], dim)) is not None:
+            result[-2:] = [joined]
     return result
 
 

@@ -18,12 +18,13 @@ from abele.network.ir.part import ValuePart, whole_digits
 
 if TYPE_CHECKING:
     from abele.distribution.lowering import Lowering
-    from abele.graph import Tensor
+    from abele.graph import Tensor, TileMapping
     from abele.network.interpreter import Interpreter
     from abele.network.ir.builder import BlockBuilder
     from abele.network.ir.op import NetworkOp
     from abele.network.ir.value import Shape, Value
     from abele.numerics import ElementType
+    from abele.poplibs.poputil.order import StorageOrder
 
 Gradients = Sequence["Value | None"]
 Types = Iterable[tuple["Shape", "ElementType"]]
@@ -148,6 +149,13 @@ class OpLowering:
         """A new variable for input ``operand`` in the layout that the op wants, or None when it does not care.
 
         It is asked once for ops of equal attributes and operand types.
+        """
+        return None
+
+    def constant_layout(self, to: Lowering, op: NetworkOp, operand: int) -> tuple[StorageOrder, TileMapping] | None:
+        """Storage order and tiles for input ``operand``, a constant that nothing has read; None to spread it linearly.
+
+        The order is of the operand's shape with ones before it, as many as it lacks dimensions.
         """
         return None
 

@@ -22,10 +22,12 @@ from abele.network.registry import Gradients, OpRule, RowWise, Types, broadcast,
 from abele.numerics import ElementType
 from abele.poplibs import popops
 from abele.poplibs.popops.expressions.fused import fuse
-from abele.poplibs.poputil.layout import create_narrowed
+from abele.poplibs.poputil.layout import create_narrowed, narrowed_layout
 
 if TYPE_CHECKING:
     from abele.distribution.lowering import Lowering
+    from abele.graph import TileMapping
+    from abele.poplibs.poputil.order import StorageOrder
 
 
 # Values that are zero but for a part, as gradients of slices are: facts about them without computing.
@@ -219,6 +221,17 @@ class Map(OpRule):
                 full = to[larger]
                 if not full.contains_aliases and not full.contains_constant:
                     return create_narrowed(to.graph, full, value.shape, value.name or "value", value.dtype)
+        return None
+
+    def constant_layout(self, to: Lowering, op: NetworkOp, operand: int) -> tuple[StorageOrder, TileMapping] | None:
+        """The part of a full operand's layout that a repeated constant meets, as for masks that scores get."""
+        value, shape = op.inputs[operand], op.output.shape
+        for larger in op.inputs:
+            if larger.shape == shape != value.shape and larger in to:
+                full = to[larger]
+                if not full.contains_aliases and not full.contains_constant:
+                    padded = (1,) * (len(shape) - value.ndim) + value.shape
+                    return narrowed_layout(to.graph, full, padded, value.dtype)
         return None
 
     def beside(self, op: NetworkOp, operand: int) -> Sequence[Value]:

@@ -44,6 +44,7 @@ class Transfer(LazyReader):
 def laid_out_there(to: Lowering, op: NetworkOp, source: Tensor) -> Tensor:
     """A new tensor for the result of a transfer, on the tiles of its IPU that ``source`` has on its own."""
     name = op.inputs[0].name or "transferred"
-    if source.contains_aliases or source.contains_constant:
+    # A constant as a whole lies as its readers want it; zeros that others are filled up with lie anywhere.
+    if source.contains_aliases or (source.contains_constant and len(source.variables) > 1):
         return to.variable_like(source, name)
     return clone_between(to.graph_of(op.inputs[0].place), to.graph, source, name)

@@ -17,7 +17,7 @@ from abele.poplibs.poputil.mapping import (
     set_mapping,
     vector_grain,
 )
-from abele.poplibs.poputil.order import storage_order
+from abele.poplibs.poputil.order import StorageOrder, storage_order
 from abele.words import counted
 
 CHANNEL_GROUPS = (16, 8, 4)
@@ -155,35 +155,55 @@ def clone_n(graph: Graph, tensor: Tensor, count: int, name: str = "clone_n") -> 
 def create_narrowed(
     graph: Graph, full: Tensor, shape: tuple[int, ...], name: str, dtype: ElementType | None = None
 ) -> Tensor:
-    """A new tensor of ``shape``, which broadcasts to that of ``full``, in its storage order and on its tiles.
+    """A new tensor of ``shape``, which broadcasts to that of ``full``, laid out as :func:`narrowed_layout` says.
+
+    Raises:
+        TileMappingError: Elements of ``full`` are mapped to no tile.
+    """
+    if math.prod(shape) == 1 or shape == full.shape:
+        return clone(graph, full[tuple(slice(0, wanted) for wanted in shape)], name, dtype)
+    order, mapping = narrowed_layout(graph, full, shape, dtype)
+    variable = graph.variable(dtype or full.dtype, order.extents, name=name)
+    set_mapping(graph, variable, mapping)
+    return order.undo(variable)
+
+
+def narrowed_layout(
+    graph: Graph, full: Tensor, shape: tuple[int, ...], dtype: ElementType | None = None
+) -> tuple[StorageOrder, TileMapping]:
+    """Storage order and tiles for a tensor of ``shape``, which broadcasts to that of ``full``: its order and its tiles.
 
     Each element lies on a tile that holds one of those that it meets. Pieces of storage take turns along the longest
     dimension in which ``shape`` is 1: the first piece lies where it meets the first slice of ``full``, the second where
     it meets the second. So all tiles get a share, and not those of one slice alone. Pieces are a quarter of a share.
 
-    Raises:
-        TileMappingError: Elements of ``full`` are mapped to no tile.
+    Args:
+        graph: The graph of ``full``.
+        full: The tensor.
+        shape: As many extents as ``full`` has, each 1 or that of ``full``.
+        dtype: Element type of what is laid out; None for that of ``full``.
+
+    Returns:
+        The order, and the tile of each element in it.
     """
     lost = [d for d, (have, wanted) in enumerate(zip(full.shape, shape, strict=True)) if have != wanted]
     first = [slice(0, wanted) for wanted in shape]
-    if not lost or math.prod(shape) == 1:
-        return clone(graph, full[tuple(first)], name, dtype)
-    order = storage_order(full[tuple(first)])
-    variable = graph.variable(dtype or full.dtype, order.extents, name=name)
+    order, size = storage_order(full[tuple(first)]), math.prod(shape)
+    if not lost:
+        return order, graph.mapping_of(order.apply(full))
     wide = max(lost, key=full.shape.__getitem__)
     slices = []
     for number in range(full.shape[wide]):
         at = list(first)
         at[wide] = slice(number, number + 1)
-        slices.append(order.apply(full[tuple(at)]).reshape((1, variable.size)))
+        slices.append(order.apply(full[tuple(at)]).reshape((1, size)))
     met = graph.mapping_of(concat(slices, 0))
-    share = variable.size // max(len(np.unique(met.tile)), 1)
-    piece = max(share // 4, vector_grain(graph, variable.dtype))
-    element = np.arange(variable.size, dtype=np.int64)
-    tile = met.tiles_of(element // piece % full.shape[wide] * variable.size + element)
+    share = size // max(len(np.unique(met.tile)), 1)
+    piece = max(share // 4, vector_grain(graph, dtype or full.dtype))
+    element = np.arange(size, dtype=np.int64)
+    tile = met.tiles_of(element // piece % full.shape[wide] * size + element)
     begin = np.flatnonzero(np.concatenate([[True], tile[1:] != tile[:-1]])).astype(np.int64)
-    set_mapping(graph, variable, TileMapping(variable.size, begin, tile[begin]))
-    return order.undo(variable)
+    return order, TileMapping(size, begin, tile[begin])
 
 
 def create_broadcast_operand(
