@@ -19,9 +19,9 @@ from abele.fitting.costs import fullest_columns
 from abele.fitting.fit import _compile
 from abele.fitting.measure import Bytes
 from abele.fitting.search import FitSearch, stages_of
-from abele.fitting.stored_costs import kept
 from abele.llvm.cache import cache_directory
 from abele.llvm.cache_limit import usage
+from abele.llvm.kept import kept
 from abele.machine import systems
 
 
@@ -79,7 +79,7 @@ def test_kept__costs_measured_before__are_found_again(own_cache):
 @pytest.mark.parametrize("content", [b"", b"no object"])
 def test_kept__damaged_file__is_measured_again(own_cache, content):
     kept("of", Measured, made)
-    (path,) = [p for p in cache_directory().rglob("*-costs.o") if p.is_file()]
+    (path,) = [p for p in cache_directory().rglob("*-kept.o") if p.is_file()]
     path.write_bytes(content)
     assert kept("of", Measured, made).number == 3
 

@@ -45,6 +45,7 @@ def costs(chain, groups, rng, peaks, cycles):
             state=np.full(4, 20_000),
             code=rng.integers(5_000, 20_000, 4),
             code_again=zero,
+            forward_again=zero,
             vertex_code=zero,
             overhead=zero,
             peak=np.full(4, int(peaks[number])),

@@ -12,7 +12,8 @@ from abele.expr import Const, select
 from abele.expr.derivative import arg
 from abele.graph import Copy, Execute, Graph, Tensor
 from abele.graph.program import walk
-from abele.network import Group, NetworkBuilder, Schedule, Sgd
+from abele.machine import systems
+from abele.network import Group, NetworkBuilder, Place, Schedule, Sgd
 from abele.network.ir import BlockBuilder, Value
 from abele.network.ops import build
 from abele.network.ops.recurrent import LstmValues, lstm
@@ -104,6 +105,23 @@ def test_lowering__constant_mask__hides_the_same_as_in_numpy() -> None:
     wide = x.astype(np.float32)
     expected = np.where(np.tri(48, dtype=bool), wide @ wide.swapaxes(2, 3), -1000)
     np.testing.assert_array_equal(found, expected.astype(np.float16))
+
+
+def test_lowering__constant_mask_of_stages_on_two_ipus__lies_as_the_scores_on_both() -> None:
+    net = NetworkBuilder()
+    x = net.input((1, 8, 256, 32), f16, "x")
+    mask = net.constant(np.tri(256, 256), "bool", "causal")
+    for number in range(2):
+        with net.at(place=Place(number, number)):
+            scores = build.matmul(net, x, build.transpose(net, x, 2, 3))
+            x = build.matmul(net, build.map_(net, select(arg(1), arg(0), 0.0), [scores, mask]), x)
+    net.output(x)
+    graph = Graph(systems.get("bow-2000:2"))
+    program = inference_program(net.finish(), graph, Schedule(device_iterations=3))
+    report = compile_program(graph, program.program).report
+    maps = [row["cycles"] for row in report.steps.rows() if "map/map: arrange" in row["name"]]
+    assert maps
+    assert max(maps) < 700
 
 
 def test_lowering__mask_that_leaves__is_computed_as_well() -> None:

@@ -60,11 +60,11 @@ def fit(
             "abele fit needs PyTorch, which is not installed", remedy="pip install 'abele[torch]'"
         )
     from abele.cli.fit_answer import FitQuestion, answer, answers_by_length, lengths_text
-    from abele.fitting import fitting_system
+    from abele.machine import systems
 
     question = FitQuestion(
         model=model,
-        system=fitting_system(system),
+        system=systems.resolve_short(system),
         batch=batch,
         micro_batches=None if micro_batch is None else _numbers("--micro-batch", micro_batch),
         half_partials=half_partials,

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from abele.cli.fit_models import is_file, named_model
 from abele.errors import FittingError
-from abele.fitting.stored_costs import kept
+from abele.llvm.kept import kept
 from abele.machine import System
-from abele.report.text import aligned_lines
-from abele.session.store import own_code
+from abele.own_code import own_code
 
 if TYPE_CHECKING:
     from abele.frontends.poptorch import Options
@@ -90,8 +89,10 @@ def answer(question: FitQuestion, progress: Progress) -> FitAnswer:
 
 def _found(question: FitQuestion, progress: Progress) -> FitAnswer:
     from abele.fitting import fitted_text
+    from abele.fitting.heap import keep_freed_memory
     from abele.frontends.poptorch.fitting import changes_to_fit, fit
 
+    keep_freed_memory()
     progress("make the model", 0.0)
     model, example, optimizer = named_model(question.model, question.sequence)
     if question.inference:
@@ -156,6 +157,8 @@ def answers_by_length(question: FitQuestion, lengths: Sequence[int], progress: P
 
 def lengths_text(answers: dict[int, FitAnswer]) -> str:
     """A line for each sequence length: its smallest machine, and the fastest plan."""
+    from abele.report.text import aligned_lines
+
     rows = [("sequence", "smallest", "IPUs x replicas", "micro-batch", "samples/s", "tokens/s")]
     for length, said in answers.items():
         best = next(iter(said.data.get("ranking", ())), None)

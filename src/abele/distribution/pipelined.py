@@ -220,6 +220,8 @@ class PipelinedBody(Body):
         for value in op.inputs:
             if value in self._pending:
                 self._lower_once(to, self._pending[value])
+        if op.kind == "constant":
+            return  # No step makes it, so it lies as its first reader wants it, which is lowered later.
         with to.into(self.before):
             to.lower([op], settle=False)
             for value in op.outputs:

@@ -3,7 +3,7 @@
 from abele.fitting.chain import ChainSegment, SegmentChain, chain_of
 from abele.fitting.fit import Fitted, compiled_plan, fit_network, placed
 from abele.fitting.plan import Compilation, Estimate, Miss, Ranked, Recomputation, Spreading, StatePlace
-from abele.fitting.space import FitSpace, Model, fitting_system
+from abele.fitting.space import FitSpace, Model
 from abele.fitting.text import fitted_card, fitted_dict, fitted_text
 
 __all__ = [
@@ -25,6 +25,5 @@ __all__ = [
     "fitted_card",
     "fitted_dict",
     "fitted_text",
-    "fitting_system",
     "placed",
 ]

@@ -38,7 +38,17 @@ class ChainCosts:
     groups: tuple[Group, ...] | None
     arrays: dict[str, Bytes]
 
-    FIELDS: ClassVar = ("resident", "accumulators", "state", "code", "code_again", "vertex_code", "overhead", "peak")
+    FIELDS: ClassVar = (
+        "resident",
+        "accumulators",
+        "state",
+        "code",
+        "code_again",
+        "forward_again",
+        "vertex_code",
+        "overhead",
+        "peak",
+    )
 
     @staticmethod
     def of(

@@ -17,9 +17,9 @@ from abele.compiler import Executable, compile_program
 from abele.distribution import NetworkProgram, lower_network
 from abele.fitting.chain import bytes_of, narrow_bytes_of
 from abele.fitting.segment import CROSSING, SegmentNetwork
-from abele.fitting.stored_costs import kept, stored
 from abele.graph import Graph
 from abele.graph.variable import Variable
+from abele.llvm.kept import kept, stored
 from abele.machine import System
 from abele.network import Network, NetworkOp, OutputMode, Schedule, Stage, Value, inference_pipeline, training_pipeline
 from abele.network.invariant_values import fixed_values
@@ -46,6 +46,8 @@ class SegmentCosts:
         state: The optimiser's state.
         code: Vertex state and code of exchanges and control.
         code_again: The same of a further equal segment, whose exchanges have the program of the first.
+        forward_again: The part of that which belongs to the forward pass: what a backward stage has besides that
+            computes it again.
         vertex_code: Codelets.
         overhead: Stacks and stream buffers.
         peak: Temporaries of a micro-batch at their peak, without accumulators.
@@ -66,6 +68,7 @@ class SegmentCosts:
     state: Bytes
     code: Bytes
     code_again: Bytes
+    forward_again: Bytes
     vertex_code: Bytes
     overhead: Bytes
     peak: Bytes
@@ -159,7 +162,8 @@ def _measured(segment: SegmentNetwork, settings: Settings, progress: Progress) -
         accumulators=sums,
         state=held,
         code=sum((memory[name] for name in _CODE), none),
-        code_again=memory["vertex_state"] + memory["control_code"] + _registers(run),
+        code_again=memory["vertex_state"] + memory["control_code"] + _registers(run, range(len(run.plan))),
+        forward_again=_forward_again(run),
         vertex_code=memory["vertex_code"],
         overhead=memory["stacks"] + memory["stream_buffers"],
         peak=np.maximum(memory["temporaries"] - sums, 0),
@@ -183,12 +187,25 @@ def _cycles(run: Executable) -> tuple[int, int, int]:
     """Cycles of a micro-batch forward and backward, and of the update; without streams."""
     steps = run.report.steps
     cycles, executions = np.asarray(steps["cycles"]), np.asarray(steps["executions"])
-    own = np.array([kind != "stream" for kind in steps["kind"]], dtype=bool)
-    forward = np.array([name.startswith(f"{Stage.FORWARD.name.lower()}/") for name in steps["name"]], dtype=bool)
+    own, forward = np.array([kind != "stream" for kind in steps["kind"]], dtype=bool), _is_forward(run)
     of_batch, total = executions % ROUNDS == 0, cycles * executions
     batch = own & of_batch
     there, back = total[batch & forward].sum(), total[batch & ~forward].sum()
     return int(there) // ROUNDS, int(back) // ROUNDS, int(total[own & ~of_batch].sum())
+
+
+def _is_forward(run: Executable) -> npt.NDArray[np.bool_]:
+    """True for the steps of the forward pass, whose names :func:`_marked` made."""
+    prefix = f"{Stage.FORWARD.name.lower()}/"
+    return np.array([name.startswith(prefix) for name in run.report.steps["name"]], dtype=bool)
+
+
+def _forward_again(run: Executable) -> Bytes:
+    """Vertex state, control code and registers that the forward pass takes on each tile where it is there again."""
+    report, forward = run.report, _is_forward(run)
+    ops = np.unique(np.asarray(report.steps["op"])[forward])
+    state, control = (report.code_by_tile(name, op=ops) for name in ("vertex_state", "control_code"))
+    return state + control + _registers(run, np.unique(np.asarray(report.steps["superstep"])[forward]))
 
 
 def _categories(run: Executable) -> dict[str, Bytes]:
@@ -196,13 +213,13 @@ def _categories(run: Executable) -> dict[str, Bytes]:
     return dict(zip(memory.categories, memory.bytes, strict=True))
 
 
-def _registers(run: Executable) -> Bytes:
-    """Bytes on each tile of the registers that tell a shared exchange program where its variables begin.
+def _registers(run: Executable, supersteps: Iterable[int]) -> Bytes:
+    """Bytes on each tile of the registers that tell shared exchange programs where their variables begin.
 
     A tile whose program is shorter has another one instead (:class:`~abele.compiler.footprint.ExchangeProgram`).
     """
     found, each = np.zeros(run.system.num_tiles, np.int64), run.system.ipu.exchange.base_code_bytes
-    for superstep in run.plan:
+    for superstep in (run.plan[number] for number in supersteps):
         if superstep.exchange_code is not None:
             code = superstep.exchange_code.dense()
             found += np.minimum(code, (len(superstep.access.touched) + 1) * each)

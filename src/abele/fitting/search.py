@@ -352,7 +352,7 @@ def _parts(plan: Spreading, stages: Stages, stage: int) -> dict[str, int]:
         "weights": sum(float(c.resident.mean()) for c in held),
         "sums of gradients": sum(float(c.accumulators.mean()) for c in held),
         "optimiser state": sum(float(c.state.mean()) for c in held) * share,
-        "code": float(memory.code_bytes(begin, end)),
+        "code": float(memory.code_bytes(begin, end, last=stage == n - 1)),
         "temporaries": float(memory.temporary_bytes(begin, end, last=stage == n - 1)),
         WAITING: float(rows * memory.rows_on_tile[begin, end]),
     }

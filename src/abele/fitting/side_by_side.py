@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from abele.errors import AbeleError
+from abele.fitting.heap import keep_freed_memory
 
 T = TypeVar("T")
 
@@ -51,10 +52,10 @@ def _forked(tasks: Sequence[Callable[[], T]], done: Callable[[int], None]) -> di
     found: dict[int, T] = {}
     if workers < 2 or "fork" not in multiprocessing.get_all_start_methods() or multiprocessing.current_process().daemon:
         return found
-    _tasks = tasks
+    _tasks, context = tasks, multiprocessing.get_context("fork")
     try:
         # A process that is killed, for memory, breaks the pool.
-        with ProcessPoolExecutor(workers, multiprocessing.get_context("fork")) as pool, suppress(BrokenProcessPool):
+        with ProcessPoolExecutor(workers, context, keep_freed_memory) as pool, suppress(BrokenProcessPool):
             numbers = {pool.submit(_done, number): number for number in range(len(tasks))}
             for future in as_completed(numbers):
                 fits, result = future.result()

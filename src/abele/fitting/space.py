@@ -6,23 +6,12 @@ from dataclasses import dataclass, field
 
 from abele.errors import FittingError, InvalidOptionError
 from abele.fitting.plan import Recomputation, StatePlace
-from abele.machine import System, systems
+from abele.machine import System
 from abele.network import Group, Network
 from abele.session import Settings
 
 PROPORTIONS = (None, 0.25, 0.15)
 """Shares of a tile's memory that products plan with, most first; None is the libraries' own."""
-
-
-def fitting_system(system: System | str) -> System:
-    """A machine by name, in which ``pod16`` stands for ``bow-pod16``.
-
-    Raises:
-        MachineError: There is no such machine.
-    """
-    if isinstance(system, str) and system not in systems.names() and f"bow-{system}" in systems.names():
-        system = f"bow-{system}"
-    return systems.resolve(system)
 
 
 @dataclass(frozen=True)

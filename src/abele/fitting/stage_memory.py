@@ -144,13 +144,14 @@ def row_tables(costs: ChainCosts, recompute: Recomputation, *, narrow: bool = Fa
     return np.triu(found, 1)
 
 
-@lru_cache(maxsize=4)
-def whole_temporaries(costs: ChainCosts, tiles: int) -> list[Bytes]:
+@lru_cache(maxsize=8)
+def whole_temporaries(costs: ChainCosts, tiles: int, *, functions: bool) -> list[Bytes]:
     """Bytes at the peak of a micro-batch where all that it leaves for its backward pass is live at once.
 
     Args:
         costs: Costs of the segments.
         tiles: Tiles of an IPU.
+        functions: True if functions have copies of what the segment that runs leaves or has left.
 
     Returns:
         For each first segment, of the segments up to each end, int64[ends, columns].
@@ -158,8 +159,8 @@ def whole_temporaries(costs: ChainCosts, tiles: int) -> list[Bytes]:
     saved = np.array([s.saved_bytes for s in costs.segments]) // tiles
 
     def since(begin: int) -> Bytes:
-        before = np.cumsum(saved[begin:]) - saved[begin:]
-        return np.asarray(np.maximum.accumulate(costs.arrays["peak"][begin:] + before[:, None], axis=0))
+        live = np.cumsum(saved[begin:]) - (0 if functions else saved[begin:])
+        return np.asarray(np.maximum.accumulate(costs.arrays["peak"][begin:] + live[:, None], axis=0))
 
     return [since(begin) for begin in range(costs.count)]
 
@@ -227,7 +228,7 @@ class StageMemory:
         found = np.full((count + 1, count + 1), NEVER, np.int64)
         for begin in range(count):
             working = np.maximum(self._inner_temporaries(begin), self._reduced(begin))
-            found[begin, begin + 1 :] = (self._live.segments(begin) + working).max(axis=1)
+            found[begin, begin + 1 :] = (self._inner_live(begin) + working).max(axis=1)
         return np.minimum(found + self.collective_code + self.ring_code, NEVER)
 
     @cached_property
@@ -266,9 +267,17 @@ class StageMemory:
         """Temporaries of a stage on the tile with most of them, without tensors kept for the backward pass."""
         return int(self.costs.arrays["peak"][begin:end].max())
 
-    def code_bytes(self, begin: int, end: int) -> int:
-        """Vertex state and code of exchanges and control of a stage, on the mean tile."""
+    def code_bytes(self, begin: int, end: int, *, last: bool = True) -> int:
+        """Vertex state and code of exchanges and control of a stage, on the mean tile.
+
+        Args:
+            begin: The first segment.
+            end: One past the last.
+            last: False for a stage that may compute segments again.
+        """
         kinds, found = self.costs.kinds, 0.0
+        if not last and self.recompute != Recomputation.NOTHING and not self.functions:
+            found = sum(float(s.forward_again.mean()) for s in self.costs.segments[begin:end])
         for number in range(begin, end):
             segment, is_again = self.costs.segments[number], kinds[number] in kinds[begin:number]
             if not (is_again and self.functions):
@@ -299,6 +308,20 @@ class StageMemory:
             self.costs, self.system.ipu.num_tiles, self.state, self.state_share, functions=self.functions
         )
 
+    def _inner_live(self, begin: int) -> Bytes:
+        """Always-live bytes of the segments from ``begin`` up to each end, as a stage that is not the last."""
+        return np.asarray(self._live.segments(begin) + self._computed_again[begin + 1 :] - self._computed_again[begin])
+
+    @cached_property
+    def _computed_again(self) -> Bytes:
+        """Code with which backward stages compute the first segments of each number again, [segments + 1, columns].
+
+        A function is called again.
+        """
+        code = self.costs.arrays["forward_again"]
+        again = self.recompute != Recomputation.NOTHING and not self.functions
+        return running(code if again else np.zeros_like(code))
+
     # --- temporaries --------------------------------------------------------------------------------------------------
 
     def _inner_temporaries(self, begin: int) -> Bytes:
@@ -315,7 +338,7 @@ class StageMemory:
     def _between_checkpoints(self, begin: int) -> Bytes:
         """Bytes at the peak of the segments up to each end, of which those between two checkpoints are live at once."""
         peak = self.costs.arrays["peak"]
-        if self.recompute != Recomputation.SEGMENTS or self.spacing == 1:
+        if self.recompute != Recomputation.SEGMENTS or (self.spacing == 1 and not self.functions):
             return np.asarray(np.maximum.accumulate(peak[begin:], axis=0))
         every = [self._whole_temporaries(first)[: self.spacing] for first in range(begin, len(peak), self.spacing)]
         return np.asarray(np.maximum.accumulate(np.concatenate(every), axis=0))
@@ -327,7 +350,7 @@ class StageMemory:
 
     def _whole_temporaries(self, begin: int) -> Bytes:
         """The same where all that a micro-batch leaves for its backward pass is live at once."""
-        return whole_temporaries(self.costs, self.system.ipu.num_tiles)[begin]
+        return whole_temporaries(self.costs, self.system.ipu.num_tiles, functions=self.functions)[begin]
 
     @cached_property
     def _copied(self) -> Bytes:
@@ -347,7 +370,7 @@ class StageMemory:
         """Bytes on the fullest tile of the segments up to each end with those from each begin on, [end, begin]."""
         count, sums = self.costs.count, self._copied
         found = np.full((count + 1, count), NEVER, np.int64)
-        first, always = self._inner_temporaries(0), self._live.segments(0)
+        first, always = self._inner_temporaries(0), self._inner_live(0)
         late = np.stack([self._last_temporaries(begin) for begin in range(count)])
         late_always = np.stack([self._live.segments(begin)[-1] for begin in range(count)])
         for end in range(1, count):

@@ -13,12 +13,12 @@ import numpy.typing as npt
 from abele.compiler import compile_program
 from abele.compiler.durations import host_cycles, link_cycles, remote_cycles
 from abele.compiler.traffic import LinkBytes
-from abele.fitting.stored_costs import kept
 from abele.graph import Graph, Steps
+from abele.llvm.kept import kept
 from abele.machine import System
 from abele.numerics import ElementType, f16, quarter, u32
+from abele.own_code import own_code
 from abele.poplibs import gcl, popops
-from abele.session.store import own_code
 
 Transfer = tuple[int, int, int]
 """Bytes from one IPU of a replica to another: sender, receiver, bytes."""

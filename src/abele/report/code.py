@@ -19,13 +19,13 @@ CODE = ("vertex_state", "vertex_code", "control_code", "exchange_code")
 """Memory categories of the program itself, which operations have parts of."""
 
 
-def code_by_tile(report: Report, category: str, op: int | None = None) -> Int64:
+def code_by_tile(report: Report, category: str, op: int | Int64 | None = None) -> Int64:
     """Bytes of state or code of an operation on each tile, int64[tiles]; without one, of all operations.
 
     Args:
         report: The report.
         category: One of ``vertex_state``, ``vertex_code``, ``control_code`` and ``exchange_code``.
-        op: Row in the ops table.
+        op: Row in the ops table, or several, int64[n], of which the bytes are added.
 
     Raises:
         InvalidOptionError: There is no such category or operation.
@@ -36,10 +36,11 @@ def code_by_tile(report: Report, category: str, op: int | None = None) -> Int64:
             f"no state or code is called {category!r}",
             remedy=f"did you mean {close!r}?" if close else "one of " + ", ".join(CODE),
         )
-    if op is not None and not 0 <= op < len(report.ops):
-        raise InvalidOptionError(f"no operation {op}", remedy=f"the report has rows 0 to {len(report.ops) - 1}")
+    asked = np.atleast_1d(np.empty(0, np.int64) if op is None else op)
+    for unknown in asked[(asked < 0) | (asked >= len(report.ops))][:1]:
+        raise InvalidOptionError(f"no operation {unknown}", remedy=f"the report has rows 0 to {len(report.ops) - 1}")
     uses, table, num_tiles = report.code_uses, report.code_tiles, report.memory.num_tiles
-    chosen = np.arange(len(uses)) if op is None else np.flatnonzero(uses["op"] == op)
+    chosen = np.arange(len(uses)) if op is None else np.flatnonzero(np.isin(uses["op"], asked))
     rows, use = joined_rows(table, "pattern", uses["pattern"][chosen])
     first = table["first_tile"][rows].astype(np.int64) + uses["shift_tiles"][chosen][use]
     count = table["num_tiles"][rows].astype(np.int64)

@@ -42,6 +42,7 @@ from abele.network.passes import Differentiate, Pipeline
 from abele.network.passes.pipeline import in_blocks
 from abele.network.score_blocks import RowBlocks
 from abele.numerics import f32
+from abele.own_code import own_code
 from abele.report import Report
 from abele.runtime.engine.options import read_options
 from abele.runtime.engine.run_log import AutoReport
@@ -52,7 +53,7 @@ from abele.session.host_interface import ROLES, Ends, expose
 from abele.session.input_checks import InputChecks
 from abele.session.remedies import Build, Halved, NetworkCase, Smaller, fitted, found_advice, layers_shared
 from abele.session.settings import Settings
-from abele.session.store import CompiledFolder, own_code
+from abele.session.store import CompiledFolder
 
 # The bar that shows how far compiling is.
 

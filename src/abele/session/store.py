@@ -14,7 +14,6 @@ import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import astuple, fields, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from abele.errors import AbeleError
 from abele.network import Group, Network, Optimiser, Schedule, parse
 from abele.network.split import Split
 from abele.numerics import as_element_type
+from abele.own_code import own_code
 from abele.poplibs.gcl import CommGroup
 from abele.poplibs.gcl.groups import Kind
 from abele.poplibs.poputil.order import StorageOrder
@@ -339,11 +339,3 @@ def _said(optimiser: Optimiser) -> str:
     values = {field.name: getattr(optimiser, field.name) for field in fields(optimiser)}
     ordered = {name: sorted(value) if isinstance(value, frozenset) else value for name, value in values.items()}
     return f"{type(optimiser).__name__} {ordered}"
-
-
-@cache
-def own_code() -> str:
-    """Digest that changes with the code of this package."""
-    root = Path(abele.__file__).parent
-    found = sorted((str(p.relative_to(root)), p.stat().st_mtime_ns, p.stat().st_size) for p in root.rglob("*.py"))
-    return hashlib.sha256(repr(found).encode()).hexdigest()

@@ -227,7 +227,7 @@ class Map(OpRule):
         """The part of a full operand's layout that a repeated constant meets, as for masks that scores get."""
         value, shape = op.inputs[operand], op.output.shape
         for larger in op.inputs:
-            if larger.shape == shape != value.shape and larger in to:
+            if larger.shape == shape != value.shape and to.has_layout(larger):
                 full = to[larger]
                 if not full.contains_aliases and not full.contains_constant:
                     padded = (1,) * (len(shape) - value.ndim) + value.shape

@@ -9,12 +9,11 @@ from typing import Any
 import torch
 
 from abele.errors import InvalidOptionError
-from abele.fitting import fitting_system
 from abele.frontends.poptorch.capture.capture import check_initialised, half_arguments, half_model
 from abele.frontends.poptorch.fitting.fit import batch_of, recorded, resized
 from abele.frontends.poptorch.options import Options
 from abele.frontends.poptorch.training.rules import check_parameters, groups_of
-from abele.machine import System
+from abele.machine import System, systems
 from abele.network import OutputMode, Schedule
 from abele.report import Report
 from abele.session import changes_to_fit as changes_of_network
@@ -59,7 +58,7 @@ def changes_to_fit(
     made, training = options or Options(), optimizer is not None
     own = 1 if callable(example_inputs) else batch_of(example_inputs)
     size = micro_batch or own
-    settings = replace(made.settings(type(model).__name__), system=fitting_system(system))
+    settings = replace(made.settings(type(model).__name__), system=systems.resolve_short(system))
     count = made.Training.gradient_accumulation if training else made.device_iterations
 
     def example(samples: int) -> Any:

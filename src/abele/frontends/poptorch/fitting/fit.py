@@ -23,7 +23,6 @@ from abele.fitting import (
     fitted_card,
     fitted_dict,
     fitted_text,
-    fitting_system,
 )
 from abele.frontends.poptorch.capture import CapturedModel, capture
 from abele.frontends.poptorch.capture.capture import check_initialised
@@ -31,7 +30,7 @@ from abele.frontends.poptorch.errors import ArgumentError, Error
 from abele.frontends.poptorch.options import Options
 from abele.frontends.poptorch.training.rules import check_parameters, groups_of
 from abele.frontends.poptorch.values import structures
-from abele.machine import System
+from abele.machine import System, systems
 
 # Examples: arguments of a micro-batch, in other sizes.
 
@@ -290,7 +289,7 @@ def fit(
     own = 1 if callable(example_inputs) else batch_of(example_inputs)
     sizes = tuple(dict.fromkeys(micro_batches)) if micro_batches is not None else _sizes(own, batch)
     space = FitSpace(
-        system=fitting_system(system),
+        system=systems.resolve_short(system),
         batch=batch,
         micro_batches=sizes,
         first=None if micro_batches is not None else own,

@@ -1,4 +1,4 @@
-"""Costs on disk: measured ones are found again by what they are of, and by the code of this package.
+"""What was found out once and stays on disk: it is found again by all that it depends on.
 
 They are objects of the cache of compiled code (:mod:`abele.llvm.cache`), which checks that they are whole, keeps to
 its limit, and removes first what was not used for longest.
@@ -21,23 +21,23 @@ T = TypeVar("T")
 
 
 def kept(of: str, kind: type[T], measure: Callable[[], T]) -> T:
-    """Costs that were measured before, here or by another process; otherwise they are measured now.
+    """What was found before, here or by another process; otherwise it is found now.
 
     Args:
-        of: Stands for all that they depend on.
-        kind: Their type: a dataclass of numbers, tuples of these, and arrays of int64 with one dimension.
-        measure: Measures them.
+        of: Stands for all that it depends on, the code of this package included.
+        kind: Its type: a dataclass of texts, numbers, tuples of these, and arrays of int64 with one dimension.
+        measure: Finds it.
     """
     known = stored(of, kind)
     if known is not None:
         return known
-    costs = measure()
-    store_object(_key(of, kind), zlib.compress(msgspec.msgpack.encode(costs, enc_hook=_content)))
-    return costs
+    found = measure()
+    store_object(_key(of, kind), zlib.compress(msgspec.msgpack.encode(found, enc_hook=_content)))
+    return found
 
 
 def stored(of: str, kind: type[T]) -> T | None:
-    """Costs that were measured before; None where there are none."""
+    """What was found before; None where nothing was."""
     found = load_object(_key(of, kind))
     if found is not None:
         with contextlib.suppress(zlib.error, msgspec.DecodeError):
@@ -46,7 +46,7 @@ def stored(of: str, kind: type[T]) -> T | None:
 
 
 def _key(of: str, kind: type) -> str:
-    return f"{hashlib.sha256(f'{kind.__qualname__} {of}'.encode()).hexdigest()}-costs"
+    return f"{hashlib.sha256(f'{kind.__qualname__} {of}'.encode()).hexdigest()}-kept"
 
 
 def _content(array: Any) -> bytes:
