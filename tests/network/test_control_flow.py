@@ -10,7 +10,7 @@ import pytest
 
 from abele.distribution import inference_program, training_program
 from abele.errors import UnsupportedOpError
-from abele.expr import apply
+from abele.expr import apply, select
 from abele.expr.derivative import arg
 from abele.graph import Graph, If, Program, Repeat, RepeatWhile, Switch, walk
 from abele.network import Group, NetworkBuilder, Schedule, Sgd, Value, differentiate, evaluate, parse, verify
@@ -322,6 +322,36 @@ def test_gradient__of_calls__is_one_backward_function() -> None:
     names = [f.name for f in made.functions]
     assert sorted(n for n in names if "backward" in n) == ["layer.backward", "layer.backward2"]
     assert [op.kind for op in made.ops].count("call") == 6
+
+
+def attention() -> NetworkFunction:
+    """Attention of two heads with a mask: shares [2, 3, 3] are an operand of the product in another shape."""
+    region = RegionBuilder(NetworkBuilder())
+    x, mask = region.parameter(Value((1, 2, 3, 3), f32)), region.parameter(Value((3, 3), bool_))
+    scores = build.map_(region, select(B, A, -9.0), [build.map_(region, A * A, [x]), mask])
+    shares = build.softmax(region, scores, 3)
+    flat = build.reshape(region, shares, (2, 3, 3))
+    mixed = build.matmul(region, flat, flat)
+    return NetworkFunction("attention", region.finish([build.reshape(region, mixed, (1, 2, 3, 3))]))
+
+
+def test_gradient__of_a_call_that_reshapes_what_it_keeps__keeps_it_once_and_nothing_that_is_not_read() -> None:
+    net = NetworkBuilder()
+    x = net.parameter((1, 2, 3, 3), "f32", "x")
+    mask = net.input((3, 3), bool_, "mask")
+    (y,) = build.call(net, attention(), [x, mask])
+    net.loss = build.reduce(net, build.map_(net, A * A, [y]), [0, 1, 2, 3])
+    made = differentiate(net.finish(), [x])
+    (forward,) = (f for f in made.functions if "forward" in f.name)
+    # Its result and the shares, neither in two shapes; no scores, of whose gradient the mask alone decides.
+    assert [v.size for v in forward.body.results] == [18, 18]
+    verify(made)
+    given, seen = np.random.default_rng(3).normal(size=(1, 2, 3, 3)), np.tri(3, dtype=bool)
+    wide = torch.tensor(given, requires_grad=True)
+    shares = torch.softmax(torch.where(torch.tensor(seen), wide * wide, -9.0), 3)
+    ((shares @ shares) ** 2).sum().backward()
+    found = evaluate(made, {x: given, mask: seen})
+    np.testing.assert_allclose(found[made.gradients[x]], wide.grad.numpy(), rtol=1e-9)
 
 
 def test_gradient__of_a_while_loop__is_refused_with_a_remedy() -> None:

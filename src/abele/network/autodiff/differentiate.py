@@ -24,7 +24,7 @@ the region captures is what has to be kept.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from abele.errors import TensorError
 from abele.expr import Const, derivative
@@ -179,6 +179,32 @@ class _Reopened(BlockBuilder):
         return self._root
 
 
+class _BackwardRegion(RegionBuilder):
+    """The backward pass of a block, which makes views of what it reads itself.
+
+    So a forward pass keeps a tensor once, and not each of its shapes: of an attention's shares for instance
+    [1, 16, 1024, 1024] for the gradient of softmax, and not [16, 1024, 1024] for that of the product as well.
+
+    Args:
+        forward: The block.
+        at_hand: Values that the caller has in any case.
+    """
+
+    def __init__(self, forward: BlockBuilder, at_hand: Iterable[Value]) -> None:
+        super().__init__(forward)
+        self._at_hand = frozenset(at_hand)
+
+    def _import(self, value: Value) -> Value:
+        maker = self.outer.makers.get(value)
+        if maker is None or maker.kind not in _VIEWS or value in self._at_hand:
+            return super()._import(value)
+        made = replace(value, name="", stage=Stage.BACKWARD, place=self._place)
+        self.append(replace(maker, inputs=(self.read(maker.inputs[0]),), outputs=(made,)))
+        return made
+
+
+_VIEWS = ("reshape", "permute")
+"""Kinds of op whose results are all elements of their operand."""
 _RECOMPUTED = "recomputed"
 """Begin of names of functions that a checkpoint's two passes call."""
 
@@ -307,7 +333,7 @@ class _Reverse:
     def _linear(self, block: OpBlock, graded: Sequence[bool], wanted: Sequence[bool]) -> _Linear:
         """A block taken apart, for gradients of some results by some parameters."""
         forward = _Reopened(block, self.net.root)
-        backward = RegionBuilder(forward)
+        backward = _BackwardRegion(forward, (*block.parameters, *block.results))
         pending: Pending = {}
         with backward.at(stage=Stage.BACKWARD):
             for result, has_gradient in zip(block.results, graded, strict=True):

@@ -258,7 +258,11 @@ class Map(OpRule):
         if derivative.operands(slope) == {count}:
             # A constant slope commutes with the sum over broadcast dimensions, which leaves fewer elements to scale.
             return map_(net, derivative.substitute(slope, lambda _: derivative.arg(0)), [sum_to(net, grad, shape)])
-        return sum_to(net, map_(net, slope, [*op.inputs, grad], op.inputs[operand].dtype), shape)
+        # What the slope does not read need not be kept for it, such as the scores that a mask hides.
+        read = sorted(derivative.operands(slope))
+        slope = derivative.substitute(slope, lambda number: derivative.arg(read.index(number)))
+        operands = [(*op.inputs, grad)[number] for number in read]
+        return sum_to(net, map_(net, slope, operands, op.inputs[operand].dtype), shape)
 
 
 @rule("cast")
