@@ -10,12 +10,14 @@ from abele.compiler import Executable, compile_program
 from abele.distribution import training_program
 from abele.distribution.program import NetworkProgram
 from abele.distribution.program_options import RunModes
+from abele.distribution.shared_functions import SharedFunctions
+from abele.expr import select
 from abele.expr.derivative import arg
 from abele.graph import Call, Copy, Graph, walk
 from abele.graph.debug import DebugRecord
 from abele.machine import systems
 from abele.network import Group, Network, NetworkBuilder, Place, Schedule, Sgd
-from abele.network.ir import BlockBuilder, Value
+from abele.network.ir import BlockBuilder, NetworkFunction, RegionBuilder, Value
 from abele.network.ops import build
 from abele.network.passes import training_pipeline
 from abele.runtime import Engine
@@ -261,3 +263,19 @@ def test_shared_convolutions__of_named_layers__carry_the_first_ones_name_once() 
 
 def test_shared_convolutions__no_two_alike__stay_inlined() -> None:
     assert functions_of(with_convolutions(convolutions((3, 1, 5, 1), recomputed=False), shared=True)) == []
+
+
+def test_shared_functions__constant_of_stages_of_one_ipu__is_one_tensor_and_no_argument() -> None:
+    net = NetworkBuilder()
+    x, mask = net.input((4, 4), "f32", "x"), net.constant(np.tri(4), "bool", "mask")
+    region = RegionBuilder(NetworkBuilder())
+    scores, seen = region.parameter(x), region.parameter(mask)
+    hidden = build.map_(region, select(arg(1), arg(0), 0.0), [scores, seen])
+    function = NetworkFunction("hide", region.finish([build.matmul(region, hidden, hidden)]))
+    for stage in range(2):
+        with net.at(place=Place(0, stage)):
+            (x,) = build.call(net, function, [x, mask])
+    net.output(x)
+    made = net.finish()
+    # The micro-batch that a stage works on is another tensor in each.
+    assert list(SharedFunctions.of(made.ops).common.values()) == [(False, True)]

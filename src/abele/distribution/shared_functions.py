@@ -74,10 +74,11 @@ class SharedFunctions:
         calls: dict[Hashable, list[_Called]] = {}
         for call in _calls(ops):
             calls.setdefault(_key(call.op), []).append(call)
-        repeated = {key: equal for key, equal in calls.items() if _is_shared(equal)}
+        lasting = _lasting(ops)
+        repeated = {key: equal for key, equal in calls.items() if _is_shared(equal, lasting)}
         made = {value for equal in repeated.values() for call in equal for value in call.op.outputs}
         unread = made.difference(leaving, _read(ops))
-        return cls({key: _common(equal) for key, equal in repeated.items()}, frozenset(unread))
+        return cls({key: _common(equal, lasting) for key, equal in repeated.items()}, frozenset(unread))
 
     def __contains__(self, op: NetworkOp) -> bool:
         return _key(op) in self.common
@@ -189,20 +190,29 @@ def _read(ops: Iterable[NetworkOp]) -> Iterator[Value]:
             yield from block.results
 
 
-def _is_shared(calls: Sequence[_Called]) -> bool:
+def _lasting(ops: Iterable[NetworkOp]) -> frozenset[Value]:
+    """Constants, and what they are on other IPUs: one tensor whenever it is read."""
+    found: set[Value] = set()
+    for op in ops:
+        if op.kind == "constant" or (op.kind == "transfer" and op.inputs[0] in found):
+            found.add(op.output)
+    return frozenset(found)
+
+
+def _is_shared(calls: Sequence[_Called], lasting: frozenset[Value]) -> bool:
     """True for calls that are worth one copy of their function; in a checkpoint only if nothing is copied for it, or if
     it is one op.
     """
     function = calls[0].op.function
     is_short = function is not None and len(function.body.ops) == 1
-    return len(calls) > 1 and (is_short or all(_common(calls)) or not any(call.again for call in calls))
+    return len(calls) > 1 and (is_short or all(_common(calls, lasting)) or not any(call.again for call in calls))
 
 
-def _common(calls: Sequence[_Called]) -> tuple[bool, ...]:
+def _common(calls: Sequence[_Called], lasting: frozenset[Value]) -> tuple[bool, ...]:
     # Stages of a pipeline work on different micro-batches, so one value is another tensor in each of them.
     in_one_stage = len({call.place for call in calls}) == 1
     operands = zip(*(call.operands for call in calls), strict=True)
-    return tuple(in_one_stage and all(v is values[0] for v in values) for values in operands)
+    return tuple((in_one_stage or values[0] in lasting) and all(v is values[0] for v in values) for values in operands)
 
 
 def _argument(to: Lowering, value: Value, same: bool) -> Value | Tensor | None:
