@@ -88,6 +88,22 @@ def searched():
     return search
 
 
+def test_case__tiles_of_any_memory__no_plan_that_fits_is_faster(searched):
+    for case, costs in searched.tried:
+        case.solve(costs)
+        assert case.found[1].samples_per_second <= case.most(costs)
+
+
+def test_search__a_case_that_cannot_be_the_fastest__is_not_tried_with_less_memory_for_products(searched, monkeypatch):
+    case, costs = searched.tried[0]
+    assert searched._may_count(case, costs)
+    monkeypatch.setattr(FitSearch, "_fastest", lambda _: 2 * case.most(costs))
+    assert not searched._may_count(case, costs)
+    # The first plan of so many IPUs counts, however slow: it tells the smallest machine.
+    monkeypatch.setattr(FitSearch, "found", [])
+    assert searched._may_count(case, costs)
+
+
 def check_compiled(searched, plan, estimate):
     made = compiled_plan(plan, searched.models[16], searched.chains[16], searched.space)
     assert not made.problem

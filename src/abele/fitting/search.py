@@ -1,7 +1,8 @@
 """Search: the micro-batches and cases to try, and the segments compiled for that.
 
 Kinds of segments are compiled with the libraries' own proportion of a tile's memory for products. They are compiled
-again with smaller ones as long as products with less memory might let a further case fit.
+again with smaller ones as long as products with less memory might let a further case fit that may be the fastest, or
+the first of its number of IPUs.
 """
 
 from __future__ import annotations
@@ -264,6 +265,15 @@ class Case:
         if self.found is None:
             self.miss = self._nearest(costs)
 
+    def most(self, costs: ProportionCosts) -> float:
+        """Samples per second that no plan of the case exceeds: those of the best cuts if tiles had any memory.
+
+        What saves memory takes time. A free batch may be one of a few more micro-batches, which is allowed for.
+        """
+        stages = replace(stages_of(self.plan, costs, self.space, SPACINGS[:1]), is_limited=False)
+        cut = best_cuts(replace(self.plan, state=StatePlace.ON_CHIP), stages)
+        return 0.0 if cut is None else _speed(self._finished(cut, stages)) / FULL
+
     def _finished(self, cut: Spreading, stages: Stages) -> Found:
         plan = _free_batch(cut, stages) if self.is_free else cut
         return plan, estimated(plan, stages)
@@ -472,7 +482,7 @@ class FitSearch:
             costs: dict[float | None, ChainCosts] = {}
             self.tried += [(case, costs) for case in cases]
             for share in self.space.proportions:
-                waiting = [case for case in cases if not costs or _may_fit(case)]
+                waiting = [case for case in cases if not costs or (_may_fit(case) and self._may_count(case, costs))]
                 if not waiting:
                     break
                 made = self._measure(size, io_tiles, segments, share)
@@ -480,6 +490,10 @@ class FitSearch:
                 for number, case in enumerate(waiting):
                     self.progress(f"cut into {counted(case.plan.ipus, 'stage')}", number / len(waiting))
                     case.solve(costs)
+
+    def _may_count(self, case: Case, costs: ProportionCosts) -> bool:
+        """True if a plan of the case may be the fastest, or the first of its number of IPUs."""
+        return all(plan.ipus != case.plan.ipus for plan, _ in self.found) or case.most(costs) > self._fastest()
 
     def _cases(self, size: int, io_tiles: int, model: Model, num_segments: int) -> Iterator[Case]:
         training = model.groups is not None

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.fitting.costs import ChainCosts
+from abele.fitting.partition import NEVER
 from abele.fitting.plan import Recomputation, Spreading, StageWay
 from abele.fitting.stage_memory import StageMemory, row_tables
 from abele.fitting.traffic import (
@@ -242,11 +243,13 @@ class Stages:
             segment first.
         hosts_apart: True if IPUs meet the host without one another.
         io_tiles: Tiles of each IPU that load and send for the host while others compute.
+        is_limited: False where tiles are thought to have any memory.
     """
 
     by_way: Mapping[StageWay, StageCosts]
     hosts_apart: bool
     io_tiles: int
+    is_limited: bool = True
 
     @staticmethod
     def of(
@@ -320,7 +323,7 @@ class Stages:
     @property
     def available_bytes(self) -> int:
         """Bytes that a tile has."""
-        return self.usual.memory.available_bytes
+        return self.usual.memory.available_bytes if self.is_limited else NEVER - 1
 
     @property
     def costs(self) -> ChainCosts:
