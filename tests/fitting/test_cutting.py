@@ -51,6 +51,7 @@ def costs(chain, groups, rng, peaks, cycles):
             peak=np.full(4, int(peaks[number])),
             saved_bytes=1472 * 4_000,
             narrow_saved_bytes=1472 * 2_000,
+            live_bytes=1472 * 4_000,
             inputs=(),
             outputs=(),
             gradient_bytes=1_000,

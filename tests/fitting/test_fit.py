@@ -6,8 +6,9 @@ import re
 from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
-from spread_models import cnn, mlp
+from spread_models import cnn, finished, mlp
 
 from abele.errors import FittingError, InvalidOptionError
 from abele.fitting import (
@@ -28,6 +29,8 @@ from abele.fitting.estimate import estimated
 from abele.fitting.fit import nothing_fits
 from abele.fitting.search import Case, FitSearch, stages_of
 from abele.machine import systems
+from abele.network import NetworkBuilder
+from abele.network.ops import build
 from abele.session import Settings
 
 BOUND = 0.1
@@ -86,6 +89,37 @@ def searched():
     search = FitSearch(space(batch=512, recompute=(Recomputation.SEGMENTS,)), mlp, lambda _what, _part: None)
     search.run()
     return search
+
+
+@pytest.mark.parametrize(
+    ("more", "times"),
+    [({}, 1), ({"recompute": Recomputation.NOTHING}, 0), ({"functions": True}, 0)],
+)
+def test_stage_memory__stages_that_compute_again__have_that_code_but_the_last(searched, more, times):
+    case, costs = next(tried for tried in searched.tried if tried[0].plan.ipus == 2)
+    usual = stages_of(case.plan, costs, searched.space).usual
+    assert all(0 < int(s.forward_again.sum()) < int(s.code_again.sum()) for s in usual.costs.segments)
+    arrays = usual.costs.arrays
+    larger = replace(usual.costs, arrays={**arrays, "forward_again": arrays["forward_again"] + 1_000})
+    memory, grown = (replace(usual.memory, costs=of, **more) for of in (usual.costs, larger))
+    assert grown.inner_needed[1, 4] - memory.inner_needed[1, 4] == 3_000 * times
+    np.testing.assert_array_equal(grown.last_needed, memory.last_needed)
+
+
+def test_measured__values_in_several_shapes__are_live_once():
+    def net(batch):
+        made = NetworkBuilder()
+        x, w = made.input((batch, 64), "f16", "x"), made.parameter((64, 64), "f16", "w")
+        y = build.nonlinearity(made, "tanh", build.matmul(made, x, w))
+        # The gradient of the first product reads y, that of the second y in another shape.
+        return finished(made, build.matmul(made, build.reshape(made, y, (batch // 2, 2, 64)), w), training=True)
+
+    whole = space("bow-2000:1", starts=frozenset())
+    search = FitSearch(whole, net, lambda _what, _part: None)
+    search.run()
+    (segment,) = next(iter(search.tried[0][1].values())).segments
+    assert segment.saved_bytes == 3 * 16 * 64 * 2
+    assert segment.live_bytes == 2 * 16 * 64 * 2
 
 
 def test_case__tiles_of_any_memory__no_plan_that_fits_is_faster(searched):

@@ -53,6 +53,7 @@ class SegmentCosts:
         peak: Temporaries of a micro-batch at their peak, without accumulators.
         saved_bytes: Bytes that the forward pass leaves for the backward pass, over all tiles.
         narrow_saved_bytes: The same with floats of 8 bits.
+        live_bytes: The same where nothing is copied, so that a value and its other shapes are one tensor.
         inputs: Bytes of each input that the host sends for a micro-batch.
         outputs: Bytes of each result that the host gets of a micro-batch; of training only the last one's, so none.
         gradient_bytes: Gradients that are summed over replicas, over all tiles.
@@ -74,6 +75,7 @@ class SegmentCosts:
     peak: Bytes
     saved_bytes: int
     narrow_saved_bytes: int
+    live_bytes: int
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     gradient_bytes: int
@@ -169,6 +171,7 @@ def _measured(segment: SegmentNetwork, settings: Settings, progress: Progress) -
         peak=np.maximum(memory["temporaries"] - sums, 0),
         saved_bytes=bytes_of(saved),
         narrow_saved_bytes=narrow_bytes_of(saved),
+        live_bytes=bytes_of(_without_views(net, saved)),
         inputs=tuple(v.size * v.dtype.bytes for v in entering),
         outputs=tuple(v.size * v.dtype.bytes for v in leaving),
         gradient_bytes=sum(v.size * v.dtype.bytes for v in net.gradients.values()),
@@ -264,3 +267,15 @@ def _saved(net: Network) -> list[Value]:
         if op.stage == Stage.BACKWARD:
             read |= dict.fromkeys(v for v in op.inputs if v in made)
     return list(read)
+
+
+def _without_views(net: Network, values: Iterable[Value]) -> Iterable[Value]:
+    """What values are views of: their elements, each once."""
+    source = {op.output: op.inputs[0] for op in net.ops if op.kind in ("reshape", "permute")}
+
+    def seen(value: Value) -> Value:
+        while value in source:
+            value = source[value]
+        return value
+
+    return dict.fromkeys(map(seen, values))

@@ -144,23 +144,22 @@ def row_tables(costs: ChainCosts, recompute: Recomputation, *, narrow: bool = Fa
     return np.triu(found, 1)
 
 
-@lru_cache(maxsize=8)
-def whole_temporaries(costs: ChainCosts, tiles: int, *, functions: bool) -> list[Bytes]:
+@lru_cache(maxsize=4)
+def whole_temporaries(costs: ChainCosts, tiles: int) -> list[Bytes]:
     """Bytes at the peak of a micro-batch where all that it leaves for its backward pass is live at once.
 
     Args:
         costs: Costs of the segments.
         tiles: Tiles of an IPU.
-        functions: True if functions have copies of what the segment that runs leaves or has left.
 
     Returns:
         For each first segment, of the segments up to each end, int64[ends, columns].
     """
-    saved = np.array([s.saved_bytes for s in costs.segments]) // tiles
+    saved = np.array([s.live_bytes for s in costs.segments]) // tiles
 
     def since(begin: int) -> Bytes:
-        live = np.cumsum(saved[begin:]) - (0 if functions else saved[begin:])
-        return np.asarray(np.maximum.accumulate(costs.arrays["peak"][begin:] + live[:, None], axis=0))
+        before = np.cumsum(saved[begin:]) - saved[begin:]
+        return np.asarray(np.maximum.accumulate(costs.arrays["peak"][begin:] + before[:, None], axis=0))
 
     return [since(begin) for begin in range(costs.count)]
 
@@ -338,7 +337,7 @@ class StageMemory:
     def _between_checkpoints(self, begin: int) -> Bytes:
         """Bytes at the peak of the segments up to each end, of which those between two checkpoints are live at once."""
         peak = self.costs.arrays["peak"]
-        if self.recompute != Recomputation.SEGMENTS or (self.spacing == 1 and not self.functions):
+        if self.recompute != Recomputation.SEGMENTS or self.spacing == 1:
             return np.asarray(np.maximum.accumulate(peak[begin:], axis=0))
         every = [self._whole_temporaries(first)[: self.spacing] for first in range(begin, len(peak), self.spacing)]
         return np.asarray(np.maximum.accumulate(np.concatenate(every), axis=0))
@@ -350,7 +349,7 @@ class StageMemory:
 
     def _whole_temporaries(self, begin: int) -> Bytes:
         """The same where all that a micro-batch leaves for its backward pass is live at once."""
-        return whole_temporaries(self.costs, self.system.ipu.num_tiles, functions=self.functions)[begin]
+        return whole_temporaries(self.costs, self.system.ipu.num_tiles)[begin]
 
     @cached_property
     def _copied(self) -> Bytes:
