@@ -323,7 +323,7 @@ class Stages:
     @property
     def available_bytes(self) -> int:
         """Bytes that a tile has."""
-        return self.usual.memory.available_bytes if self.is_limited else NEVER - 1
+        return self.usual.memory.available_bytes if self.is_limited else int(NEVER) - 1
 
     @property
     def costs(self) -> ChainCosts:
