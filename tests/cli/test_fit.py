@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -165,3 +167,10 @@ def test_fit__wrong_option__is_said(abele: Run, file: Path, given: tuple[str, ..
     finished = abele("fit", f"{file}:trained", *given)
     assert finished.status == 2
     assert text in finished.err
+
+
+def test_fit_answer__saying_what_is_kept__loads_neither_networks_nor_torch() -> None:
+    loaded = "import sys, abele.cli.fit_answer, abele.cli.fit; print(*sys.modules)"
+    made = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
+    heavy = ("torch", "abele.network", "abele.graph", "abele.fitting", "abele.compiler")
+    assert not [name for name in made.stdout.split() if name in heavy]

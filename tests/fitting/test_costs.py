@@ -1,11 +1,10 @@
-"""Costs: columns that count, and what is kept on disk."""
+"""Costs: columns that count, and searches that find them again."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -17,11 +16,7 @@ from abele.errors import AbeleError
 from abele.fitting import FitSpace, fit_network, measure
 from abele.fitting.costs import fullest_columns
 from abele.fitting.fit import _compile
-from abele.fitting.measure import Bytes
 from abele.fitting.search import FitSearch, stages_of
-from abele.llvm.cache import cache_directory
-from abele.llvm.cache_limit import usage
-from abele.llvm.kept import kept
 from abele.machine import systems
 
 
@@ -42,53 +37,10 @@ def test_fullest_columns__one_that_another_outdoes__is_left_out():
     assert fullest_columns(np.array([[1, 3, 2, 3], [5, 1, 1, 1]])).tolist() == [0, 1]
 
 
-@dataclass(frozen=True, eq=False)
-class Measured:
-    """Costs as segments have them."""
-
-    number: int
-    sizes: tuple[int, ...]
-    array: Bytes
-
-
 @pytest.fixture
 def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("ABELE_CACHE_DIR", str(tmp_path))
     return tmp_path
-
-
-def made():
-    return Measured(3, (1, 2), np.arange(5))
-
-
-def never():
-    raise AssertionError("measured again")
-
-
-def test_kept__costs_measured_before__are_found_again(own_cache):
-    kept("of", Measured, made)
-    assert usage(cache_directory()).objects == 1
-    found = kept("of", Measured, never)
-    assert (found.number, found.sizes) == (3, (1, 2))
-    assert found.array.dtype == np.int64
-    assert (found.array == np.arange(5)).all()
-    with pytest.raises(AssertionError, match="measured again"):
-        kept("of another", Measured, never)
-
-
-@pytest.mark.parametrize("content", [b"", b"no object"])
-def test_kept__damaged_file__is_measured_again(own_cache, content):
-    kept("of", Measured, made)
-    (path,) = [p for p in cache_directory().rglob("*-kept.o") if p.is_file()]
-    path.write_bytes(content)
-    assert kept("of", Measured, made).number == 3
-
-
-def test_kept__no_cache__is_measured_each_time(monkeypatch):
-    monkeypatch.setenv("ABELE_CACHE_DIR", "off")
-    kept("of", Measured, made)
-    with pytest.raises(AssertionError, match="measured again"):
-        kept("of", Measured, never)
 
 
 _KEY = """

@@ -64,7 +64,7 @@ def fit(
 
     question = FitQuestion(
         model=model,
-        system=systems.resolve_short(system),
+        system=systems.resolve(system),
         batch=batch,
         micro_batches=None if micro_batch is None else _numbers("--micro-batch", micro_batch),
         half_partials=half_partials,

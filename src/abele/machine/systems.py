@@ -388,17 +388,6 @@ def resolve(system: str | Path | System) -> System:
     return get(system)
 
 
-def resolve_short(system: str | Path | System) -> System:
-    """As :func:`resolve`; the newest generation need not be named, so that ``pod16`` stands for ``bow-pod16``.
-
-    Raises:
-        MachineError: As of :func:`resolve`.
-    """
-    if isinstance(system, str) and system not in _PRESETS and f"bow-{system}" in _PRESETS:
-        return get(f"bow-{system}")
-    return resolve(system)
-
-
 def gc2() -> System:
     """One GC2 IPU."""
     return get("gc2")

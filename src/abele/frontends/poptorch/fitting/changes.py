@@ -58,7 +58,7 @@ def changes_to_fit(
     made, training = options or Options(), optimizer is not None
     own = 1 if callable(example_inputs) else batch_of(example_inputs)
     size = micro_batch or own
-    settings = replace(made.settings(type(model).__name__), system=systems.resolve_short(system))
+    settings = replace(made.settings(type(model).__name__), system=systems.resolve(system))
     count = made.Training.gradient_accumulation if training else made.device_iterations
 
     def example(samples: int) -> Any:

@@ -265,7 +265,7 @@ def fit(
         model: The model. Its weights need no meaning.
         example_inputs: Arguments of one micro-batch: a tensor, a tuple, a mapping of keyword arguments; or a function
             that gives them for a number of samples.
-        system: The machine: a preset's name, a file, or a System; ``pod16`` is ``bow-pod16``.
+        system: The machine: a preset's name, a file, or a System.
         batch: Samples of one update; None for as many as make the rest of an update hardly count.
         optimizer: Optimiser that trains the model; None to run it forward alone.
         micro_batches: Sizes to try; by default the example's, doubled while it pays, or halved until it fits.
@@ -289,7 +289,7 @@ def fit(
     own = 1 if callable(example_inputs) else batch_of(example_inputs)
     sizes = tuple(dict.fromkeys(micro_batches)) if micro_batches is not None else _sizes(own, batch)
     space = FitSpace(
-        system=systems.resolve_short(system),
+        system=systems.resolve(system),
         batch=batch,
         micro_batches=sizes,
         first=None if micro_batches is not None else own,
