@@ -23,10 +23,11 @@ def test_peak__always_live_and_the_most_of_the_others__is_what_lives_then(dense:
     moving = {}
     for row in columns.buffer_tiles.rows():
         moving[row["superstep"]] = moving.get(row["superstep"], 0) + row["bytes"] * row["num_tiles"]
-    lives = list(columns.lifetimes.rows())
+    lives, sent = list(columns.lifetimes.rows()), list(columns.sent_tiles.rows())
     by_step = [
         sum(size[life["variable"]] for life in lives if life["first_step"] <= row <= life["last_step"])
         + moving.get(columns.steps["superstep"][row], 0)
+        - sum(r["bytes"] * r["num_tiles"] for r in sent if r["first_step"] <= row <= r["last_step"])
         for row in range(len(columns.steps))
     ]
     assert others == max(by_step)

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from abele.arrays import Int64
+from abele.arrays import Bool, Int64
 from abele.compiler.layout import Layout
 from abele.compiler.race import Writes
 from abele.compiler.uses import FieldUse
@@ -33,6 +33,8 @@ class Access:
         undefined: Variables that it declares dead as a whole.
         overlays: Pairs of a variable that it reads and one of ``complete`` that may take its place, element by element,
             int64[n, 2].
+        stays: For variables that it only reads, and not on each tile as they lie there: True for shares that a vertex
+            on their tile reads as they lie, bool[shares], in the order of tiles.
     """
 
     reads: Int64 = field(default_factory=_none)
@@ -41,6 +43,7 @@ class Access:
     partial: Mapping[int, tuple[Int64, Int64]] = field(default_factory=dict)
     undefined: Int64 = field(default_factory=_none)
     overlays: Int64 = field(default_factory=lambda: _none().reshape(0, 2))
+    stays: Mapping[int, Bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for numbers in (self.reads, self.writes, self.complete, self.undefined, self.overlays):
@@ -48,7 +51,10 @@ class Access:
         for begin, end in self.partial.values():
             begin.setflags(write=False)
             end.setflags(write=False)
-        object.__setattr__(self, "partial", MappingProxyType(self.partial))
+        for which in self.stays.values():
+            which.setflags(write=False)
+        for name in ("partial", "stays"):
+            object.__setattr__(self, name, MappingProxyType(getattr(self, name)))
 
     @property
     def touched(self) -> Int64:

@@ -25,6 +25,7 @@ from abele.compiler.account_tiles import (
     memory_of,
     phase_tiles,
     program_tiles,
+    sent_tiles,
     variable_tiles,
     variables_table,
 )
@@ -65,6 +66,7 @@ from abele.report import (
     PROGRAM_TREE,
     RUN_LOOPS,
     RUN_SPANS,
+    SENT_TILES,
     SUPERSTEP_VARIABLES,
     SUPERSTEPS,
     VARIABLE_TILES,
@@ -312,7 +314,8 @@ class Reporter:
             "buffer_tiles": BUFFER_TILES.deferred(lambda: buffer_tiles(self.plan, num_tiles)),
             "variable_tiles": VARIABLE_TILES.deferred(lambda: variable_tiles(memory, num_tiles)),
             "addresses": ADDRESSES.deferred(lambda: addresses(memory)),
-            "lifetimes": LIFETIMES.deferred(lambda: lifetimes(memory, self._first_row)),
+            "lifetimes": LIFETIMES.deferred(lambda: lifetimes(memory, self._first_row, self._vertex_row)),
+            "sent_tiles": SENT_TILES.deferred(lambda: sent_tiles(memory, self._first_row, self._vertex_row, num_tiles)),
             "code_uses": CODE_USES.deferred(lambda: self._code.code_uses),
             "code_tiles": CODE_TILES.deferred(lambda: self._code.code_tiles),
         }
@@ -472,6 +475,12 @@ class Reporter:
         return np.cumsum([0, *(len(self._parts[s.superstep]) for s in self.lowered.steps)])
 
     @cached_property
+    def _vertex_row(self) -> Int64:
+        """Row of each step's vertices in the steps table, int64[steps]; of no meaning where it has none."""
+        before = np.array([s.rows_before_vertices for s in self.plan], dtype=np.int64)
+        return self._first_row[:-1] + before[[s.superstep for s in self.lowered.steps]]
+
+    @cached_property
     def _cycles_by_superstep(self) -> Int64:
         """Cycles of one execution of each, int64[supersteps]."""
         return np.array([sum(p.cycles for p in parts) for parts in self._parts], dtype=np.int64)
@@ -529,8 +538,8 @@ class Reporter:
         """Tables of variables and of liveness."""
         first_op = first_writers(self.lowered, self.plan, self._ops[1], len(self.graph.variables))
         roles = self.source.handle_roles
-        variables = variables_table(self.graph, self.memory, self._first_row, first_op, roles)
-        return variables, _liveness_table(self.memory, self._first_row, int(self._first_row[-1]))
+        variables = variables_table(self.graph, self.memory, (self._first_row, self._vertex_row), first_op, roles)
+        return variables, _liveness_table(self.memory, self._first_row, self._vertex_row)
 
 
 def _target(graph: Graph) -> dict[str, float | int | str]:
@@ -569,9 +578,16 @@ def _phases(rows: Sequence[tuple[Step, Part]]) -> tuple[list[Part], Int64]:
     return list({id(part): part for _, part in rows}.values()), phase_of
 
 
-def _liveness_table(memory: MemoryPlan, first_row: Int64, num_rows: int) -> Table:
-    kept = np.flatnonzero(np.diff(first_row) > 0)
-    assert int(first_row[-1]) == num_rows
+def _liveness_table(memory: MemoryPlan, first_row: Int64, vertex_row: Int64) -> Table:
+    live = memory.liveness
+    # The vertices' half of a step has a row of its own where something begins or ends with it.
+    halves = np.zeros((len(first_row) - 1, 2), dtype=bool)
+    halves[:, 0] = np.diff(first_row) > 0
+    halves[live.begin[live.late], 1] = True
+    halves[live.end[np.fromiter(live.stays, np.int64, len(live.stays))] - 1, 1] = True
+    half = np.flatnonzero(halves)
     return LIVENESS.table(
-        step=first_row[kept], live_bytes=memory.step_bytes[kept], max_tile_bytes=memory.step_max_bytes[kept]
+        step=np.where(half % 2, vertex_row[half // 2], first_row[half // 2]),
+        live_bytes=memory.half_bytes[half],
+        max_tile_bytes=memory.half_max_bytes[half],
     )

@@ -28,6 +28,7 @@ from abele.report import (
     LIFETIMES,
     PHASE_TILES,
     PROGRAM_TILES,
+    SENT_TILES,
     VARIABLE_TILES,
     VARIABLES,
     Memory,
@@ -43,7 +44,7 @@ _CONSTANTS = {"constant": "constant", "replica_index": "replica index"}
 def variables_table(
     graph: Graph,
     memory: MemoryPlan,
-    first_row: Int64,
+    rows: tuple[Int64, Int64],
     first_op: Int64,
     roles: Mapping[str, str],
 ) -> Table:
@@ -52,18 +53,24 @@ def variables_table(
     Args:
         graph: Graph of the variables.
         memory: The memory plan.
-        first_row: First row of each step in the steps table, and the number of rows, int64[steps + 1].
+        rows: First row of each step in the steps table, and the number of rows, int64[steps + 1]; and the row of its
+            vertices, int64[steps].
         first_op: The operation that writes each variable of the graph first, int64[variables]; −1 for none.
         roles: Roles of host handles, by the part of their names before the first ``/``, digits left out.
     """
-    used = np.flatnonzero(memory.liveness.used)
+    live = memory.liveness
+    used = np.flatnonzero(live.used)
     first, last = np.full((2, len(graph.variables)), -1, dtype=np.int64)
-    first[memory.liveness.candidates], last[memory.liveness.candidates] = memory.liveness.span()
-    steps = len(first_row) - 1
+    first[live.candidates], last[live.candidates] = live.span()
+    late = np.zeros(len(graph.variables), dtype=bool)
+    some = np.diff(live.ptr) > 0
+    late[live.candidates[some]] = live.late[live.ptr[:-1][some]]
+    first_row, vertex_row = rows
+    steps = len(vertex_row)
     variables = [graph.variables[int(v)] for v in used]
     rows_of = np.append(first_row[:steps], -1)
     ends_of = np.append(first_row[1:] - 1, -1)
-    always = memory.liveness.always_live[used]
+    always = live.always_live[used]
     handles = _handles(graph)
     names = [handles.get(v.id, "") for v in variables]
     interleaved = np.zeros(len(graph.variables), dtype=bool)
@@ -74,7 +81,7 @@ def variables_table(
         bytes=[v.bytes for v in variables],
         tiles=np.diff(memory.shares.ptr)[used],
         always_live=always,
-        first_step=rows_of[first[used]],
+        first_step=np.where(late[used], np.append(vertex_row, -1)[first[used]], rows_of[first[used]]),
         last_step=ends_of[last[used]],
         shape=[" x ".join(map(str, v.shape)) for v in variables],
         role=[
@@ -206,19 +213,48 @@ def addresses(memory: MemoryPlan) -> Table:
     return ADDRESSES.table(**{name: np.concatenate(each) for name, each in columns.items()})
 
 
-def lifetimes(memory: MemoryPlan, first_row: Int64) -> Table:
+def lifetimes(memory: MemoryPlan, first_row: Int64, vertex_row: Int64) -> Table:
     """Relation of variables that are not always live, and their rows of the steps table.
 
     Args:
         memory: The memory plan.
         first_row: First row of each step in the steps table, and the number of rows, int64[steps + 1].
+        vertex_row: Row of the vertices of each step, int64[steps].
     """
     live = memory.liveness
     row_of = np.cumsum(live.used) - 1
-    first, last = first_row[live.begin], first_row[live.end] - 1
+    first, last = np.where(live.late, vertex_row[live.begin], first_row[live.begin]), first_row[live.end] - 1
     some = first <= last
     return LIFETIMES.table(
         variable=row_of[live.candidates[live.owner]][some], first_step=first[some], last_step=last[some]
+    )
+
+
+def sent_tiles(memory: MemoryPlan, first_row: Int64, vertex_row: Int64, num_tiles: int) -> Table:
+    """Relation of variables and the tiles whose shares end before the vertices of the last step of a life.
+
+    Args:
+        memory: The memory plan.
+        first_row: First row of each step in the steps table, and the number of rows, int64[steps + 1].
+        vertex_row: Row of the vertices of each step, int64[steps].
+        num_tiles: Tiles of the machine.
+    """
+    live, shares = memory.liveness, memory.shares
+    variable, row_of = live.candidates[live.owner], np.cumsum(live.used) - 1
+    lifetime = np.fromiter(live.stays, np.int64, len(live.stays))
+    rows = [int(shares.ptr[variable[n]]) + np.flatnonzero(~stays) for n, stays in live.stays.items()]
+    owner = np.repeat(np.arange(len(rows)), [len(each) for each in rows])
+    row = _one(rows)
+    runs = joined(
+        owner * (num_tiles + 1) + shares.tile[row], np.ones(len(row), dtype=np.int64), bytes=shares.padded_bytes[row]
+    )
+    made = apart("variable", runs, num_tiles)
+    life = lifetime[made["variable"]]
+    last = live.end[life] - 1
+    return SENT_TILES.table(
+        **{**made, "variable": row_of[variable[life]]},
+        first_step=vertex_row[last],
+        last_step=first_row[last + 1] - 1,
     )
 
 

@@ -163,7 +163,7 @@ def _placed(kept: Items, moving: Items, program: int, memory: TileMemory) -> Til
         variable=np.arange(len(address)),
         address=address,
         bytes=kept.size,
-        step=moving.begin,
+        step=moving.begin // 2,
         step_address=moved,
         step_bytes=moving.size,
         program_bytes=program,
@@ -180,7 +180,7 @@ def _places_of(lives: Liveness, variable: Int64) -> Int64:
 
 
 def _kept(held: Held, tile: int, memory: TileMemory, ends: Int64) -> tuple[Int64, Items]:
-    """Variables on a tile, and what they want; those that always live do so from step −1 on.
+    """Variables on a tile, and what they want, by half steps; those that always live do so from −1 on.
 
     Args:
         held: Contents of the tiles.
@@ -199,9 +199,14 @@ def _kept(held: Held, tile: int, memory: TileMemory, ends: Int64) -> tuple[Int64
     variable = held.variable[here]
     ptr = np.concatenate([[0], np.cumsum(pieces)])
     row = np.repeat(first[variable] - ptr[:-1], pieces) + np.arange(ptr[-1])
-    begin, end = np.full(len(row), -1), np.full(len(row), max(1, lives.num_steps))
-    passing = ~np.repeat(always, pieces)
-    begin[passing], end[passing] = lives.begin[row[passing]], ends[row[passing]]
+    begin, end = np.full(len(row), -1), np.full(len(row), 2 * max(1, lives.num_steps))
+    passing = np.flatnonzero(~np.repeat(always, pieces))
+    begin[passing], end[passing] = lives.half_begin[row[passing]], 2 * ends[row[passing]]
+    # What is sent or copied in the last step of its life ends half a step earlier.
+    share = np.repeat(here - np.searchsorted(held.variable, variable), pieces)
+    sent = np.isin(row[passing], _numbers(lives.stays))
+    for at in passing[sent].tolist():
+        end[at] -= not lives.stays[int(row[at])][share[at]]
     return variable, Items(
         size=held.bytes[here],
         alignment=held.alignment[here],
@@ -253,7 +258,7 @@ class _Moving:
         self._step, self._which = step[order], which[order]
 
     def on(self, tile: int, grid: int) -> Items:
-        """An item for each step that has some on a tile, in their order, in multiples of so many bytes."""
+        """An item by half steps for each step that has some on a tile, in order, in multiples of so many bytes."""
         size = np.array([int(v[tile]) for v in self._vectors], dtype=np.int64)[self._which]
         step, size = self._step[size > 0], size[size > 0]
         return Items(
@@ -261,8 +266,8 @@ class _Moving:
             alignment=np.full(len(step), grid),
             lowest=np.zeros(len(step), dtype=np.int64),
             ptr=np.arange(len(step) + 1),
-            begin=step,
-            end=step + 1,
+            begin=2 * step,
+            end=2 * step + 2,
             apart={},
         )
 
@@ -277,14 +282,23 @@ def _looks(held: Held, num_tiles: int) -> _UInt64:
     share += (held.alignment * 2 + held.interleaved) * _ODD[2]
     used = held.lifetimes.used[held.variable]
     np.add.at(looks, held.tile[used], _scrambled(share[used]))
+    lives = held.lifetimes
+    variable = lives.candidates[lives.owner]
+    for (row, stays), number in zip(lives.stays.items(), _scrambled(_numbers(lives.stays) * _ODD[1]), strict=True):
+        first = int(np.searchsorted(held.variable, variable[row]))
+        looks[held.tile[first + np.flatnonzero(~stays)]] += number
     # A vector that many steps have is added once, times the sum of their numbers.
-    steps = _scrambled(np.fromiter(held.buffers, np.int64, len(held.buffers))).tolist()
+    steps = _scrambled(_numbers(held.buffers)).tolist()
     weight: dict[int, int] = {}
     for vector, number in zip(held.buffers.values(), steps, strict=True):
         weight[id(vector)] = (weight.get(id(vector), 0) + number) % 2**64
     for vector in {id(v): v for v in held.buffers.values()}.values():
         looks[vector.tile_set.tiles] += vector.values[:-1].astype(np.uint64) * np.uint64(weight[id(vector)])
     return looks
+
+
+def _numbers(keys: Mapping[int, object]) -> Int64:
+    return np.fromiter(keys, np.int64, len(keys))
 
 
 _ODD = (0x1F123BB5159A55E5, 0x2545F4914F6CDD1D, 0x369DEA0F31A53F85)

@@ -28,6 +28,8 @@ _FULLEST = 0.9
 """Steps with this part of the bytes of the fullest one are among the fullest."""
 _GOOD = 64
 """A packing that loses less than 1 / 64 is as good as any, where nothing can fit."""
+_SHORT = 2
+"""Moments of the exchange and the vertices of a step: what lives no longer is looked at only at its first and last."""
 _FULL = 4
 """Steps with less than 3 / 4 of the bytes of the fullest one are not thought to raise the top."""
 
@@ -134,10 +136,12 @@ def pack(items: Items, floor: int, room: int, memory: TileMemory) -> PackedItems
     steps, items = items, items.by_moments()
     live = _live(items)
     least = floor + int(live.max(initial=0))
-    # What lives at one moment that is not among the fullest finds a place behind all others.
-    single, last = items.span == 1, np.maximum(items.ptr[1:] - 1, 0)
-    late = single & (items.lowest == 0)
-    late[late] = live[items.begin[last[late]]] * _FULL < live.max(initial=0) * (_FULL - 1)
+    # What lives for a step that is not among the fullest finds a place behind all others.
+    short, last = (items.span <= _SHORT) & (np.diff(items.ptr) == 1), np.maximum(items.ptr[1:] - 1, 0)
+    late = short & (items.lowest == 0)
+    here = last[late]
+    fullest = np.maximum(live[items.begin[here]], live[items.end[here] - 1])
+    late[late] = fullest * _FULL < live.max(initial=0) * (_FULL - 1)
     late[list(items.apart)] = False
     tried: list[tuple[PackedItems, Int64]] = []
     for order in _orders(steps, _lives_among(items, live >= live.max(initial=0) * _FULLEST)):
@@ -245,7 +249,7 @@ def _placed(items: Items, order: Int64, late: Int64, floor: int, memory: TileMem
     Args:
         items: The items.
         order: Those that are placed one by one.
-        late: Those of a single moment that are placed afterwards, behind what is there if that raises no top.
+        late: Those of a moment or two that are placed afterwards, behind what is there if that raises no top.
         floor: Addresses below it are taken.
         memory: The memory.
     """
@@ -272,12 +276,14 @@ def _placed(items: Items, order: Int64, late: Int64, floor: int, memory: TileMem
     for item in order.tolist():
         place(item)
     if len(late):
-        step, alignment = items.begin[items.ptr[late]], items.alignment[late]
-        behind = np.maximum(taken.reach(int(step.max()) + 1)[step], floor)
+        starts, ends, alignment = items.begin[items.ptr[late]], items.end[items.ptr[late]], items.alignment[late]
+        reach = taken.reach(int(ends.max()))
+        behind = np.maximum(np.maximum(reach[starts], reach[ends - 1]), floor)
         behind += -behind % alignment
-        # Items of one moment follow each other: only the first of each is placed without a look.
+        # Only those that meet none of the others before them are placed without a look.
         first = np.zeros(len(late), dtype=bool)
-        first[np.unique(step, return_index=True)[1]] = True
+        by_start = np.argsort(starts, kind="stable")
+        first[by_start] = starts[by_start] >= np.append(0, np.maximum.accumulate(ends[by_start]))[:-1]
         free = first & (behind + items.size[late] <= top)
         address[late[free]] = behind[free]
         for item, at in zip(late[free].tolist(), behind[free].tolist(), strict=True):

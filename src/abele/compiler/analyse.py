@@ -23,6 +23,7 @@ from abele.compiler.footprint import (
     stack_bytes_of,
     vertex_state_bytes,
 )
+from abele.compiler.half_steps import stays_of
 from abele.compiler.layout import Layout
 from abele.compiler.lower import Lowered, Step
 from abele.compiler.memory_elements import ElementDemands, check_constraints
@@ -276,7 +277,11 @@ class Analysis:
         del writes
         known: dict[int, Residence] = {}
         plan = plan_exchange(uses, self.layout, self.tiles_per_ipu, known=known)
-        access = replace(access, overlays=overlays_of(uses, known, access, self.layout))
+        access = replace(
+            access,
+            overlays=overlays_of(uses, known, access, self.layout),
+            stays={} if plan.is_still else stays_of(uses, known, access, self.layout),
+        )
         compute, meeting = compute_cycles(groups, self.system.ipu, self.graph.num_tiles), self._groups_at(groups)
         found = replace(
             Superstep.of(step, access).moving(plan, self.groups),

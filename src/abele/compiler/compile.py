@@ -16,6 +16,7 @@ from abele.compiler.analyse import Analysis
 from abele.compiler.durations import check_remote_memory
 from abele.compiler.executable import Executable, Fingerprint
 from abele.compiler.fit import check_fit
+from abele.compiler.half_steps import halved
 from abele.compiler.liveness import liveness
 from abele.compiler.lower import Lowered, Step, lower
 from abele.compiler.memory import MemoryPlan, plan_memory
@@ -294,9 +295,13 @@ def _memory(graph: Graph, lowered: Lowered, analysis: Analysis, supersteps: Sequ
     check_divergence(graph, lowered.steps, accesses, lifetimes.always_live)
     layout = analysis.layout
     lifetimes = overlaid(lifetimes, accesses, layout.size * layout.width, analysis.placement.apart)
+    arranging = np.zeros(lifetimes.num_steps, dtype=bool)
     buffers = {}
     for step in lowered.steps:
-        needed = supersteps[step.superstep].buffer_bytes
+        superstep = supersteps[step.superstep]
+        arranging[step.index] = superstep.compute is not None and superstep.rows_before_vertices > 0
+        needed = superstep.buffer_bytes
         if needed is not None:
             buffers[step.index] = needed
+    lifetimes = halved(lifetimes, accesses, arranging)
     return plan_memory(layout, lifetimes, analysis.code_bytes(), buffers, graph.system, analysis.placement)

@@ -281,7 +281,8 @@ class EqualSteps:
             for numbers in (access.reads, access.writes, access.complete)
         )
         overlays = np.array([found[v] for v in access.overlays.ravel().tolist()], dtype=np.int64).reshape(-1, 2)
-        return Access(reads, writes, complete, partial, overlays=overlays)
+        stays = {found[variable]: which for variable, which in access.stays.items()}
+        return Access(reads, writes, complete, partial, overlays=overlays, stays=stays)
 
 
 def relocated(equal: EqualStep, step: Step, tiles_per_ipu: int) -> Superstep:

@@ -128,6 +128,11 @@ class ExchangePlan:
     scatter: Moves
     buffer_bytes: TileVector
 
+    @property
+    def is_still(self) -> bool:
+        """True if all inputs are used where they lie."""
+        return self.before is None and len(self.gather.tile) == 0
+
 
 def plan_exchange(
     uses: Sequence[FieldUse],

@@ -44,6 +44,9 @@ class Liveness:
         num_steps: Steps of all programs.
         place: Candidate at whose address each lies, int64[n]: itself, unless one took the place of another.
         end_apart: End of each lifetime where none takes the place of another, int64[k].
+        late: True for lifetimes that begin with the vertices of their first step, bool[k].
+        stays: For lifetimes that end, on some tiles, before the vertices of their last step: True for the variable's
+            shares that stay for these, bool[shares].
     """
 
     used: Bool
@@ -55,11 +58,18 @@ class Liveness:
     num_steps: int
     place: Int64
     end_apart: Int64
+    late: Bool
+    stays: Mapping[int, Bool]
 
     @property
     def owner(self) -> Int64:
         """Candidate of each lifetime, int64[k]."""
         return np.repeat(np.arange(len(self.candidates)), np.diff(self.ptr))
+
+    @property
+    def half_begin(self) -> Int64:
+        """Half step at which each lifetime begins, int64[k]: 2 n has the inputs of step n, 2 n + 1 its vertices."""
+        return 2 * self.begin + self.late
 
     def at(self, step: int) -> Bool:
         """Candidates that are live during a step, bool[len(candidates)]."""
@@ -117,6 +127,8 @@ def liveness(
         num_steps=num_steps,
         place=np.arange(len(candidates)),
         end_apart=end,
+        late=np.zeros(len(begin), dtype=bool),
+        stays={},
     )
 
 

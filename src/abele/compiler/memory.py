@@ -17,13 +17,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from abele.arrays import Int32, Int64
+from abele.arrays import Bool, Int32, Int64
 from abele.compiler.address_plan import Held, TileAddresses, pack_tiles
 from abele.compiler.layout import Layout
 from abele.compiler.liveness import Liveness
 from abele.compiler.memory_elements import Demands, ElementDemands
 from abele.compiler.tile_vector import Positions, TileSet, TileTotal, TileVector, added
-from abele.graph.intervals import distinct, order_of
+from abele.graph.intervals import distinct
 from abele.machine import System, TileMemory
 from abele.report import CATEGORIES
 
@@ -104,8 +104,8 @@ class MemoryPlan:
             the tile's peak.
         memory: The memory of a tile.
         peak_steps: Step at which each tile's temporaries peak; −1 where there are none.
-        step_bytes: Temporaries live during each step, over all tiles, int64[steps].
-        step_max_bytes: The same on the fullest tile, int64[steps].
+        half_bytes: Temporaries live during each half step, over all tiles, int64[2 steps].
+        half_max_bytes: The same on the fullest tile, int64[2 steps].
         shares: Bytes of each variable on each tile.
         liveness: Lifetimes of the variables.
         demands: Demands of vertices on the place of the shares.
@@ -115,8 +115,8 @@ class MemoryPlan:
     least: Mapping[str, TileVector]
     memory: TileMemory
     peak_steps: TileVector
-    step_bytes: Int64
-    step_max_bytes: Int64
+    half_bytes: Int64
+    half_max_bytes: Int64
     shares: Shares
     liveness: Liveness
     demands: Demands
@@ -126,6 +126,16 @@ class MemoryPlan:
     def available_bytes(self) -> int:
         """Bytes of one tile."""
         return self.memory.usable_bytes
+
+    @property
+    def step_bytes(self) -> Int64:
+        """Temporaries live during the fuller half of each step, over all tiles, int64[steps]."""
+        return np.asarray(self.half_bytes.reshape(-1, 2).max(axis=1), dtype=np.int64)
+
+    @property
+    def step_max_bytes(self) -> Int64:
+        """The same on the fullest tile, int64[steps]."""
+        return np.asarray(self.half_max_bytes.reshape(-1, 2).max(axis=1), dtype=np.int64)
 
     @property
     def num_tiles(self) -> int:
@@ -260,7 +270,7 @@ def plan_memory(
     """
     memory, num_tiles = system.ipu.tile, layout.num_tiles
     shares = Shares.of(layout, memory.alignment_bytes)
-    peak, at, step_bytes, step_max = _sweep(lifetimes, shares, buffers, num_tiles)
+    peak, at, half_bytes, half_max = _sweep(lifetimes, shares, buffers, num_tiles)
     held = lifetimes.always_live[shares.variable]
     tile, padding = shares.tile[held], (shares.padded_bytes - shares.bytes)[held]
     categories = {
@@ -274,8 +284,8 @@ def plan_memory(
         least=MappingProxyType({c: categories[c] for c in CATEGORIES}),
         memory=memory,
         peak_steps=at,
-        step_bytes=step_bytes,
-        step_max_bytes=step_max,
+        half_bytes=half_bytes,
+        half_max_bytes=half_max,
         shares=shares,
         liveness=lifetimes,
         demands=placement.of_shares(shares.first),
@@ -350,6 +360,12 @@ class _HeldBytes:
             tiles = slice(first, first + rows.stop - rows.start)
         return _Held(tiles, self._bytes[rows], self._total[variable])
 
+    def some(self, variable: int, shares: Bool) -> _Held:
+        """Bytes of some of a variable's shares."""
+        rows = self._ptr[variable] + np.flatnonzero(shares)
+        size = self._bytes[rows]
+        return _Held(self._position[rows], size, int(size.sum()))
+
 
 class _Sweep:
     """Temporaries on each tile as the steps go by, and the most that there ever were.
@@ -409,10 +425,28 @@ class _Sweep:
             self.peak[which], self.at[which] = amount[higher], step
 
 
+_Going = tuple[int, Bool | None]
+"""A variable, and the shares of it that go; None for all."""
+
+
+def _changes(lifetimes: Liveness) -> tuple[dict[int, list[int]], dict[int, list[_Going]]]:
+    """Variables that come, and what goes of others, by half step: 2 n has inputs of step n, 2 n + 1 its vertices."""
+    coming, going = dict[int, list[int]](), dict[int, list[_Going]]()
+    variable = lifetimes.candidates[lifetimes.owner].tolist()
+    rows = zip(variable, lifetimes.half_begin.tolist(), (2 * lifetimes.end).tolist(), strict=True)
+    for row, (number, begin, end) in enumerate(rows):
+        stays = lifetimes.stays.get(row)
+        coming.setdefault(begin, []).append(number)
+        going.setdefault(end, []).append((number, stays))
+        if stays is not None:
+            going.setdefault(end - 1, []).append((number, ~stays))
+    return coming, going
+
+
 def _sweep(
     lifetimes: Liveness, shares: Shares, buffers: Mapping[int, TileVector], num_tiles: int
 ) -> tuple[TileVector, TileVector, Int64, Int64]:
-    """Peak of temporaries on each tile and its step; total and largest of each step.
+    """Peak of temporaries on each tile and its step; total and largest of each half step.
 
     Tiles that hold neither temporaries nor buffers are left out: the others are numbered anew.
     """
@@ -425,28 +459,32 @@ def _sweep(
     # Where other shares come to lie does not matter: nobody looks at them.
     position = tiles.positions(shares.tile)
     sweep = _Sweep(len(tiles))
-    totals, largest = np.zeros(steps, dtype=np.int64), np.zeros(steps, dtype=np.int64)
-    coming, going = (order_of(moment) for moment in (lifetimes.begin, lifetimes.end))
-    begins, ends = lifetimes.begin[coming], lifetimes.end[going]
-    busy = distinct(np.concatenate([begins, ends[ends < steps], np.fromiter(buffers, np.int64, len(buffers))]))
-    bounds = [np.searchsorted(column, busy, side=side) for column in (begins, ends) for side in ("left", "right")]
-
+    totals, largest = np.zeros((2, 2 * steps), dtype=np.int64)
     held = _HeldBytes(shares, position)
-    come, go = variable[coming].tolist(), variable[going].tolist()
+    coming, going = _changes(lifetimes)
     # Many steps have the buffers of one that they equal.
     held_buffers: dict[int, _Held] = {}
     # Between two busy moments every step needs what the first of them needs.
+    busy = distinct(np.array([moment // 2 for moment in (*coming, *going, *(2 * s for s in buffers))], dtype=np.int64))
+    busy = busy[busy < steps]
     until = np.append(busy[1:], steps)
     for number, step in enumerate(busy.tolist()):
-        # Ends are one past the last step, so what ends now makes room for what begins now.
-        first, last, gone, left = (int(b[number]) for b in bounds)
-        if first < last or gone < left:
-            sweep.change([held[v] for v in come[first:last]], [held[v] for v in go[gone:left]], step)
-        totals[step : until[number]], largest[step : until[number]] = sweep.needed(None, step)
+        buffer = None
         if step in buffers:
-            buffer = buffers[step]
-            if id(buffer) not in held_buffers:
-                held_buffers[id(buffer)] = _Held.of_buffer(buffer, tiles)
-            totals[step], largest[step] = sweep.needed(held_buffers[id(buffer)], step)
+            vector = buffers[step]
+            if id(vector) not in held_buffers:
+                held_buffers[id(vector)] = _Held.of_buffer(vector, tiles)
+            buffer = held_buffers[id(vector)]
+        # Inputs, then the vertices; ends are one past the last moment, so what ends makes room for what begins.
+        for moment in (2 * step, 2 * step + 1):
+            come = [held[v] for v in coming.get(moment, ())]
+            gone = [held[v] if some is None else held.some(v, some) for v, some in going.get(moment, ())]
+            if come or gone:
+                sweep.change(come, gone, step)
+            if come or gone or moment == 2 * step:
+                needs = sweep.needed(buffer, step)
+            totals[moment], largest[moment] = needs
+        rest = slice(2 * step + 2, 2 * until[number])
+        totals[rest], largest[rest] = sweep.needed(None, step)
     peak, at = (np.append(column, others) for column, others in ((sweep.peak, 0), (sweep.at, -1)))
     return TileVector(tiles, peak).packed(), TileVector(tiles, at), totals, largest

@@ -233,6 +233,11 @@ class Superstep:
         return added((part.by_tile for part in parts if part is not None), num_tiles)
 
     @property
+    def rows_before_vertices(self) -> int:
+        """Phases in which inputs are brought and arranged, 0 to 2."""
+        return (self.before is not None) + (self.gather is not None)
+
+    @property
     def everywhere(self) -> bool:
         """True for a step of control and a host transfer, in which every tile has a part."""
         return self.work_cycles > 0 or self.sync_cycles is not None

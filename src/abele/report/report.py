@@ -59,6 +59,7 @@ class Report:
         variable_tiles: Bytes of each variable by tile; columns as ``schema.VARIABLE_TILES``.
         addresses: Addresses of variables on the fullest tiles; columns as ``schema.ADDRESSES``.
         lifetimes: Steps during which variables are live; columns as ``schema.LIFETIMES``.
+        sent_tiles: Shares that end before vertices; columns as ``schema.SENT_TILES``.
         buffer_tiles: Room for data in motion; columns as ``schema.BUFFER_TILES``.
         host_leaves: Times of measured runs on the host; columns as ``schema.HOST_LEAVES``. :attr:`host` asks it.
         host_functions: Functions that leaves of these call; columns as ``schema.HOST_FUNCTIONS``.
@@ -102,6 +103,7 @@ class Report:
     variable_tiles: Table = field(default_factory=TABLES["variable_tiles"].empty)
     addresses: Table = field(default_factory=TABLES["addresses"].empty)
     lifetimes: Table = field(default_factory=TABLES["lifetimes"].empty)
+    sent_tiles: Table = field(default_factory=TABLES["sent_tiles"].empty)
     buffer_tiles: Table = field(default_factory=TABLES["buffer_tiles"].empty)
     host_leaves: Table = field(default_factory=TABLES["host_leaves"].empty)
     host_functions: Table = field(default_factory=TABLES["host_functions"].empty)

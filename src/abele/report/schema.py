@@ -414,6 +414,19 @@ LIFETIMES = Schema(
 )
 """Steps during which variables are live, in order of variables and steps; a rewritten one has several rows."""
 
+SENT_TILES = Schema(
+    "sent_tiles",
+    {
+        "variable": owner_column("row in the variables table of one that is read for the last time", "variables"),
+        "first_step": row_column("steps", "row in the steps table, of the vertices, from which its shares are free"),
+        "last_step": row_column("steps", "last row of its life"),
+        **_TILES,
+        "bytes": count_column("bytes of it that each of these tiles held, with the gap behind it"),
+    },
+    since=10,
+)
+"""Shares that tiles send or copy, and do not read as they lie, in the last step of a life; in order of variables."""
+
 BUFFER_TILES = Schema(
     "buffer_tiles",
     {
@@ -442,6 +455,7 @@ TABLES = {
         VARIABLE_TILES,
         ADDRESSES,
         LIFETIMES,
+        SENT_TILES,
         BUFFER_TILES,
         HOST_LEAVES,
         HOST_FUNCTIONS,

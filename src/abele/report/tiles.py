@@ -186,7 +186,10 @@ def variable_row(report: Report, variable: int | str) -> int:
 
 
 def live_variables(report: Report, step: int) -> Int64:
-    """Rows of the variables that are live while a step runs and not always so, int64[n], in order."""
+    """Rows of the variables that are live while a step runs and not always so, int64[n], in order.
+
+    On some tiles their shares may be free already: those of ``sent_tiles``.
+    """
     checked_step(report, step)
     table = report.lifetimes
     now = (table["first_step"] <= step) & (step <= table["last_step"])
@@ -209,6 +212,9 @@ def memory_at(report: Report, step: int) -> Int64:
     shares = live[table["variable"]]
     first, count, size = (table[name][shares] for name in ("first_tile", "num_tiles", "padded_bytes"))
     held = spread(first, count, size, memory.num_tiles)
+    sent = report.sent_tiles
+    free = np.flatnonzero((sent["first_step"] <= step) & (step <= sent["last_step"]))
+    held -= by_tile(report, sent, free, "bytes")
     superstep = int(report.steps["superstep"][step])
     moving = rows_of(report.buffer_tiles, "superstep", superstep)
     held += by_tile(report, report.buffer_tiles, moving, "bytes")

@@ -53,9 +53,21 @@ class TileContents:
         change = np.zeros(steps + 1, dtype=np.int64)
         np.add.at(change, first, sizes)
         np.subtract.at(change, np.maximum(last, first) + 1, sizes)
+        sent, begin, end = self._sent
+        np.subtract.at(change, begin, held[sent])
+        np.add.at(change, end + 1, held[sent])
         live = np.cumsum(change[:-1])
         live = live + self._in_motion[np.clip(report.steps["superstep"], -1, len(self._in_motion) - 2)]
         return int(np.argmax(live)) if live.any() else -1
+
+    @cached_property
+    def _sent(self) -> tuple[Int64, Int64, Int64]:
+        """Variables that are dead on the tile before the last step of a life ends, and first and last row of that."""
+        table = self.report.sent_tiles
+        first = table["first_tile"]
+        here = np.flatnonzero((first <= self.tile) & (self.tile < first + table["num_tiles"]))
+        variable, begin, end = (table[name][here].astype(np.int64) for name in ("variable", "first_step", "last_step"))
+        return variable, begin, end
 
     @cached_property
     def _in_motion(self) -> Int64:
@@ -84,6 +96,8 @@ class TileContents:
         there = np.asarray(self.report.variables["always_live"], dtype=bool).copy()
         now = (life["first_step"] <= peak) & (peak <= life["last_step"])
         there[life["variable"][now]] = True
+        sent, begin, end = self._sent
+        there[sent[(begin <= peak) & (peak <= end)]] = False
         rows, size = rows[there[rows]], size[there[rows]]
         order = np.argsort(-size, kind="stable")
         return list(zip(rows[order].tolist(), size[order].tolist(), strict=True))

@@ -29,18 +29,24 @@ def weights(report: Report, tiles: Int64 | None) -> Int64:
     return summed_by(table["variable"], table["padded_bytes"] * covered, count)
 
 
-def variable_bytes(report: Report, held: Int64) -> Int64:
+def variable_bytes(report: Report, held: Int64, tiles: Int64 | None) -> Int64:
     """Bytes of not always-live variables at each row of the steps table, int64[steps].
 
     Args:
         report: The report.
-        held: Bytes of each variable, int64[variables].
+        held: Bytes of each variable on the tiles, int64[variables]; 0 for those that do not count.
+        tiles: The tiles; None for all.
     """
     table, count = report.lifetimes, len(report.steps)
     change = np.zeros(count + 1, np.int64)
     amount = held[table["variable"]]
     np.add.at(change, table["first_step"], amount)
     np.subtract.at(change, np.minimum(table["last_step"].astype(np.int64) + 1, count), amount)
+    # On tiles that only send it a variable is free before its last step ends.
+    sent = report.sent_tiles
+    free = sent["bytes"] * _covered(report, tiles, sent["first_tile"], sent["num_tiles"]) * (held[sent["variable"]] > 0)
+    np.subtract.at(change, sent["first_step"], free)
+    np.add.at(change, np.minimum(sent["last_step"].astype(np.int64) + 1, count), free)
     return np.cumsum(change[:-1])
 
 
@@ -60,7 +66,7 @@ def moving_bytes(report: Report, tiles: Int64 | None) -> Int64:
 def live_bytes(report: Report, tiles: Int64 | None) -> Int64:
     """Bytes live and not always so, data in motion included, at each row of the liveness table, int64[rows]."""
     steps = report.liveness["step"]
-    both = variable_bytes(report, weights(report, tiles)) + moving_bytes(report, tiles)
+    both = variable_bytes(report, weights(report, tiles), tiles) + moving_bytes(report, tiles)
     found: Int64 = both[steps]
     return found
 
@@ -246,7 +252,7 @@ def _curve(opened: Opened, source: str, tiles: str, by: str) -> Curve:
         return Curve(("not always live",), report.liveness["live_bytes"][None, :].astype(np.int64), base)
     moving = moving_bytes(report, where)[rows]
     names, parts = _divided(opened, held, by)
-    stacked = np.stack([*(variable_bytes(report, each)[rows] for each in parts), moving])
+    stacked = np.stack([*(variable_bytes(report, each, where)[rows] for each in parts), moving])
     names = [*names, "data in motion"]
     kept = [at for at in range(len(names)) if at == 0 or stacked[at].any()]
     return Curve(tuple(names[at] for at in kept), stacked[kept], base)

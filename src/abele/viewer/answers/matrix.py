@@ -56,10 +56,8 @@ def memory_cells(report: Report, picks: Int64, tiles: slice) -> Float32:
     here = start < stop
     start, stop, size, owner = start[here] - low, stop[here] - low, held["padded_bytes"][rows][here], owner[here]
     a, b = first[seen][owner], end[seen][owner]
-    moving = _moving(report, picks, low, high)
-    start, stop = np.concatenate([start, moving[0]]), np.concatenate([stop, moving[1]])
-    a, b = np.concatenate([a, moving[2]]), np.concatenate([b, moving[2] + 1])
-    size = np.concatenate([size, moving[3]])
+    columns = (start, stop, a, b, size), _moving(report, picks, low, high), _sent(report, picks, low, high)
+    start, stop, a, b, size = (np.concatenate(column) for column in zip(*columns, strict=True))
     # Add at the corners of each rectangle: the running sums over both axes are what lies on each cell.
     change = np.zeros((max(high - low, 0) + 1, len(picks) + 1))
     np.add.at(change, (start, a), size)
@@ -71,14 +69,30 @@ def memory_cells(report: Report, picks: Int64, tiles: slice) -> Float32:
     return (change[:-1, :-1] + always[low:high, None]).astype(np.float32)
 
 
-def _moving(report: Report, picks: Int64, low: int, high: int) -> tuple[Int64, Int64, Int64, Int64]:
-    """Buffers of the supersteps of some steps: first tile, end, place among the steps, and bytes of each run."""
+_Cells = tuple[Int64, Int64, Int64, Int64, Int64]
+"""First tile and end, first place among some steps and end, and bytes on each cell, of rectangles."""
+
+
+def _sent(report: Report, picks: Int64, low: int, high: int) -> _Cells:
+    """Shares that are free before the last step of their lives ends, as rectangles of negative bytes."""
+    table = report.sent_tiles
+    first = np.searchsorted(picks, table["first_step"])
+    end = np.searchsorted(picks, table["last_step"], side="right")
+    start = np.maximum(table["first_tile"].astype(np.int64), low)
+    stop = np.minimum(table["first_tile"].astype(np.int64) + table["num_tiles"], high)
+    here = np.flatnonzero((first < end) & (start < stop))
+    return start[here] - low, stop[here] - low, first[here], end[here], -table["bytes"][here].astype(np.int64)
+
+
+def _moving(report: Report, picks: Int64, low: int, high: int) -> _Cells:
+    """Buffers of the supersteps of some steps."""
     table, superstep = report.buffer_tiles, report.steps["superstep"][picks]
     rows, owner = joined_rows(table, "superstep", superstep)
     start = np.maximum(table["first_tile"][rows].astype(np.int64), low)
     stop = np.minimum(table["first_tile"][rows].astype(np.int64) + table["num_tiles"][rows], high)
     here = start < stop
-    return start[here] - low, stop[here] - low, owner[here], table["bytes"][rows][here].astype(np.int64)
+    place, size = owner[here], table["bytes"][rows][here].astype(np.int64)
+    return start[here] - low, stop[here] - low, place, place + 1, size
 
 
 def representatives(grid: Grid, columns: slice, group: int) -> Int64:
