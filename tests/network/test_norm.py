@@ -276,3 +276,28 @@ def test_batch_norm__over_replicas__is_pytorch_over_their_samples(
             # Of gain and shift each replica has the part of its own samples; updates sum them.
             total = made[n].astype(np.float64).reshape(4, -1)[own].sum(0)
             np.testing.assert_allclose(total, want, rtol=tolerance, atol=tolerance * np.abs(want).max() * 4)
+
+
+@pytest.mark.parametrize("groups", [build.BATCH, 2])
+@pytest.mark.parametrize("dtype", ["f16", "f32"])
+def test_whiten__with_the_statistics_of_a_norm__is_that_norm_to_the_bit(groups: int, dtype: str) -> None:
+    net = NetworkBuilder()
+    x = net.input((3, 8, 4, 4), dtype, "x")
+    out, mean, inverse = build.norm(net, x, groups, EPS)
+    for value in (out, build.whiten(net, x, mean, inverse, groups)):
+        net.output(value)
+    session = Session.of(net.finish(), Schedule(), settings=Settings(system="bow-2000"), weights={})
+    given_x = RNG.normal(2.0, 3.0, (3, 8, 4, 4)).astype(dtype.replace("f", "float"))
+    first, second = session(given_x)
+    np.testing.assert_array_equal(first, second)
+
+
+def test_whiten__statistics_of_another_number__are_refused() -> None:
+    text = """network {
+  input %x: f32[3, 8, 4]
+  input %few: f32[3]
+  %0: f32[3, 8, 4] = whiten(%x, %few, %few) groups=0
+  output %0
+}"""
+    with pytest.raises(NetworkError, match="has 8 means and inverse deviations"):
+        parse(text)

@@ -75,6 +75,82 @@ def test_rebuild__any_chain_of_blocks__has_the_same_gradients_and_keeps_no_more(
     assert len(kept(again)) <= len(kept(once))
 
 
+def test_rebuild__what_only_leaves_a_checkpoint__is_not_computed_again() -> None:
+    net = chain([(True, True, True), (True, True, True), (False, True, False)])
+    made = differentiate(net, net.parameters, rebuilt_above=0)
+    function, *_ = (f for f in made.functions if f.name == "recomputed1")
+    # Both passes run products, norms and the ReLU inside; the sum and the ReLU behind it are in the first alone.
+    assert [op.kind for op in function.body.ops if op.kind in ("map", "nonlinearity")] == ["nonlinearity"]
+    first, second = (op for op in made.ops if op.kind == "checkpoint" and op.stage == Stage.FORWARD)
+    for stretch in (first, second):
+        assert [op.kind for op in stretch.regions[0].ops] == ["call", "map", "nonlinearity"]
+    # The gradient through the last ReLU comes before the stretch is computed again: it needs what was kept.
+    *_, again = (op for op in made.ops if op.kind == "checkpoint" and op.stage == Stage.BACKWARD)
+    kinds = [op.kind for op in again.regions[0].ops]
+    assert kinds.index("nonlinearity_grad") < kinds.index("call")
+
+
+def two_branches(width: int, *, together: bool = True) -> Network:
+    """A checkpoint whose first block ends in a sum of two norms of wider products, and a block behind it."""
+    net = NetworkBuilder()
+    x = net.input((3, WIDTH, 2, 2), "f32", "x")
+    weights = [net.parameter((width, WIDTH, 1, 1), "f32", f"{name}/weight") for name in ("long", "short")]
+    sides = [net.parameter((width,), "f32", f"{n}") for n in ("long/gain", "long/shift", "short/gain", "short/shift")]
+    last = net.parameter((width, width, 1, 1), "f32", "last/weight")
+
+    def stretch(body: BlockBuilder) -> list[Value]:
+        inside = body.read(x)
+        ends = []
+        for number, weight in enumerate(weights):
+            made = build.convolution(body, inside, weight, stride=(1, 1), padding=(0, 0), dilation=(1, 1))
+            ends.append(build.norm(body, made, build.BATCH, 1e-5, *sides[2 * number : 2 * number + 2])[0])
+        end = build.nonlinearity(body, "relu", build.map_(body, arg(0) + arg(1), ends))
+        end = build.convolution(body, end, last, stride=(1, 1), padding=(0, 0), dilation=(1, 1))
+        return [build.nonlinearity(body, "tanh", end)]
+
+    out = build.checkpoint(net, stretch)[0] if together else stretch(net)[0]
+    target = net.input(out.shape, "f32", "target")
+    net.loss = build.reduce(net, build.map_(net, arg(0) * arg(1), [out, target]), range(4))
+    return net.finish()
+
+
+def products_of(net: Network) -> int:
+    """Convolutions that make what a norm whitens again."""
+    return sum(op.kind == "whiten" for op in net.walk())
+
+
+@pytest.mark.parametrize(
+    ("width", "together", "again"),
+    [(4 * WIDTH, True, 1), (2 * WIDTH, True, 0), (4 * WIDTH, False, 0)],
+    ids=["small operand", "no small operand", "one block for both passes"],
+)
+def test_rebuild__sum_of_two_norms__makes_one_of_them_again(width: int, together: bool, again: int) -> None:
+    net = two_branches(width, together=together)
+    once, made = differentiate(net, net.parameters), differentiate(net, net.parameters, rebuilt_above=0)
+    assert products_of(made) == again
+    assert products_of(once) == 0
+    random = np.random.default_rng(0)
+    feeds = {v: random.normal(size=v.shape) for v in (*net.inputs, *net.parameters)}
+    expected, got = evaluate(once, feeds), evaluate(made, feeds)
+    for parameter in net.parameters:
+        want = expected[once.gradients[parameter]]
+        np.testing.assert_allclose(got[made.gradients[parameter]], want, rtol=1e-9, atol=1e-9)
+
+
+def test_rebuild__gradients_by_weights__come_behind_the_gradient_of_what_they_read() -> None:
+    net = chain([(True, True, False)] * 2)
+    made = differentiate(net, net.parameters, rebuilt_above=0)
+    backward = [op for op in made.ops if op.stage == Stage.BACKWARD]
+    outputs = [op.inputs[0] for op in backward if op.kind == "nonlinearity_grad"]
+    by_weight = [op for op in backward if op.kind == "convolution_grad_weight"]
+    assert len(by_weight) == 4
+    for op in by_weight:
+        for value in set(op.inputs).intersection(outputs):
+            readers = [each for each in backward if value in each.inputs]
+            assert readers[-1] is op
+            assert readers[0].kind == "nonlinearity_grad"
+
+
 def test_rebuild__chain_without_residuals__keeps_one_activation_of_each_product() -> None:
     net = chain([(False, True, False)] * 3)
     made = differentiate(net, net.parameters, rebuilt_above=0)

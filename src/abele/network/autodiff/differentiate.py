@@ -30,6 +30,7 @@ from abele.errors import TensorError
 from abele.expr import Const, derivative
 from abele.network.autodiff.gradient_counts import BlockCounts, Tracking
 from abele.network.autodiff.rebuild import RebuildRule, Recipes
+from abele.network.autodiff.split_block import at_once, split
 from abele.network.automatic_scale import AutomaticLossScale
 from abele.network.ir import (
     HERE,
@@ -205,6 +206,8 @@ class _BackwardRegion(RegionBuilder):
 
 _VIEWS = ("reshape", "permute")
 """Kinds of op whose results are all elements of their operand."""
+_BY_WEIGHT = "convolution_grad_weight"
+"""Kind of the gradients by weights that write their operands anew."""
 _RECOMPUTED = "recomputed"
 """Begin of names of functions that a checkpoint's two passes call."""
 
@@ -245,6 +248,8 @@ class _Reverse:
         rule: Choice of the activations that are made again; None to keep all.
         recipes: Values that are made again, with the way.
         rebuilt: Values that were made again, with what took their places.
+        there: Values that are not made again, since they are kept for others.
+        by_weight: Gradients by weights so far, by operand.
     """
 
     net: BlockBuilder
@@ -257,6 +262,8 @@ class _Reverse:
     rule: RebuildRule | None = None
     recipes: Recipes = field(default_factory=dict)
     rebuilt: dict[Value, Value] = field(default_factory=dict)
+    there: frozenset[Value] = frozenset()
+    by_weight: dict[Value, list[NetworkOp]] = field(default_factory=dict)
 
     def run(self, ops: Sequence[NetworkOp], reached: set[Value], pending: Pending) -> None:
         """Append the gradients of the operands of ``ops``.
@@ -267,7 +274,8 @@ class _Reverse:
             pending: Gradients of results; those of operands are added.
         """
         if self.rule is not None:
-            self.recipes = self.rule.recipes(ops, reached)
+            recipes = self.rule.recipes(ops, reached, products=self._home is not self.net)
+            self.recipes = {v: recipe for v, recipe in recipes.items() if v not in self.there}
         for op in reversed(ops):
             if any(v in pending for v in op.outputs) and reached.intersection(op.inputs):
                 self._op(op, reached, pending)
@@ -291,8 +299,10 @@ class _Reverse:
                 "checkpoint": self._again,
             }
             backward = special.get(op.kind)
+            start = len(net.ops)
             with net.reading(self._again_made if self.recipes else None):
                 gradients = backward(op, grads, wanted) if backward else rule_of(op).backward(net, op, grads, wanted)
+            self._delay_weight_gradients(op, start)
             if self.counts is not None:
                 self.counts.of_operands(op, gradients)
             for value, gradient in zip(op.inputs, gradients, strict=True):
@@ -310,6 +320,32 @@ class _Reverse:
             with net.reading(None), net.at(name.renamed(f"{name.name}/again") if name.name else name):
                 self.rebuilt[value] = recipe.made(net, value, self._again_made)
         return self.rebuilt[value]
+
+    def _delay_weight_gradients(self, op: NetworkOp, start: int) -> None:
+        """Move gradients by weights that read what ``op`` made behind its own gradient, if that reads it as well.
+
+        Gradients by weights write both operands anew. As the last readers they hold neither beside the copies: in
+        convolution → norm → ReLU → convolution the output of the ReLU, and the gradient of what it became.
+        """
+        ops = self.net.ops
+        emitted = ops[start:]
+        for made in op.outputs:
+            value = self.rebuilt.get(made, made)
+            waiting = self.by_weight.get(value, [])
+            if not waiting or not any(value in o.inputs for o in emitted):
+                continue
+            read = {v for o in ops for v in o.inputs}
+            moved = [o for o in waiting if read.isdisjoint(o.outputs)]
+            ops[:] = [*(o for o in ops if o not in moved), *moved]
+            if made in self.rebuilt:
+                # What was made again for them is made for the reader that is now the first.
+                maker = self.net.makers[value]
+                at, first = ops.index(maker), next(n for n, o in enumerate(ops) if value in o.inputs)
+                ops[at:first] = [*ops[at + 1 : first], maker]
+        for each in emitted:
+            if each.kind == _BY_WEIGHT:
+                for operand in each.inputs:
+                    self.by_weight.setdefault(operand, []).append(each)
 
     @property
     def _home(self) -> BlockBuilder:
@@ -330,8 +366,14 @@ class _Reverse:
 
     # --- blocks -------------------------------------------------------------------------------------------------------
 
-    def _linear(self, block: OpBlock, graded: Sequence[bool], wanted: Sequence[bool]) -> _Linear:
-        """A block taken apart, for gradients of some results by some parameters."""
+    def _linear(
+        self,
+        block: OpBlock,
+        graded: Sequence[bool],
+        wanted: Sequence[bool],
+        there: frozenset[Value] = frozenset(),
+    ) -> _Linear:
+        """A block taken apart, for gradients of some results by some parameters; results ``there`` are kept anyway."""
         forward = _Reopened(block, self.net.root)
         backward = _BackwardRegion(forward, (*block.parameters, *block.results))
         pending: Pending = {}
@@ -342,6 +384,7 @@ class _Reverse:
             sources = [p for p, want in zip(block.parameters, wanted, strict=True) if want]
             reached = differentiable(block.ops, sources)
             inner = self._inner(backward, forward)
+            inner.there = there
             inner.run(needed(block.ops, pending), reached, pending)
             given = {p: _total(backward, pending[p]) for p in sources if p in pending}
             counts = [] if inner.counts is None else inner.counts.all
@@ -490,32 +533,63 @@ class _Reverse:
 
     def _again(self, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         # Both passes call one function, so that the machine may have it once; each inside of a region of its own, where
-        # the backward pass's is no repetition of the other's.
+        # the backward pass's is no repetition of the other's. What leaves the stretch and is kept for others that read
+        # it in the backward pass is not made again: it is read before the call, and may die before it.
         (block,) = op.regions
-        linear = self._linear(block, [g is not None for g in grads], wanted)
-        function = self._recomputed(linear)
+        kept = {r: v for r, v in zip(block.results, op.outputs, strict=True) if self._is_kept(v, op)}
+        linear = self._linear(block, [g is not None for g in grads], wanted, frozenset(kept))
+        asked = [v for v in linear.needs if v not in kept]
+        both, rest = split(linear.forward, needed(linear.forward.ops, asked))
+        made = {v for o in both.ops for v in o.outputs}
+        kept = {r: v for r, v in kept.items() if r not in made and r not in block.parameters}
+        function = self._recomputed(linear, both)
 
-        def call(region: BlockBuilder) -> tuple[Value, ...]:
-            operands, types = [region.read(v) for v in op.inputs], [v.type for v in linear.forward.results]
-            return region.emit_many("call", operands, types, function=function, path="", random=0)
+        def call(region: BlockBuilder, values: dict[Value, Value]) -> None:
+            if function is not None:
+                operands, types = [values[p] for p in both.parameters], [v.type for v in both.results]
+                results = region.emit_many("call", operands, types, function=function, path="", random=0)
+                values |= zip(both.results, results, strict=True)
+
+        def run(region: BlockBuilder, inner: OpBlock, values: dict[Value, Value]) -> None:
+            values |= zip(inner.results, region.inline(inner, [values[p] for p in inner.parameters]), strict=True)
 
         def again(region: BlockBuilder) -> Sequence[Value]:
             known = dict(zip(block.parameters, map(region.read, op.inputs), strict=True))
-            known |= zip(linear.forward.results, call(region), strict=True)
+            known |= {r: region.read(v) for r, v in kept.items()}
+            parameters = linear.backward.parameters
             given = [region.read(g) for g in grads if g is not None]
-            return region.inline(linear.backward, [*given, *(known[v] for v in linear.needs)])
+            at_first = [p for p, v in zip(parameters[len(given) :], linear.needs, strict=True) if v in kept]
+            before, after = split(
+                linear.backward, at_once(linear.backward, [*parameters[: len(given)], *at_first], at_first)
+            )
+            values = dict(zip(parameters, given, strict=False))
+            values |= {p: known[v] for p, v in zip(parameters[len(given) :], linear.needs, strict=True) if v in kept}
+            run(region, before, values)
+            call(region, known)
+            values |= {p: known[v] for p, v in zip(parameters[len(given) :], linear.needs, strict=True)}
+            return region.inline(after, [values[p] for p in after.parameters])
 
         first = RegionBuilder(self._home)
         with first.at(op.debug, stage=op.stage):
-            body = first.finish(call(first)[: len(op.outputs)])
+            values = dict(zip(block.parameters, map(first.read, op.inputs), strict=True))
+            call(first, values)
+            run(first, replace(rest, results=block.results), values)
+            body = first.finish([values[r] for r in block.results])
         self._home.replace(op, NetworkOp(op.kind, tuple(first.captured), op.outputs, op.attrs, op.debug, (body,)))
-        made = iter(self._counted(build.checkpoint(self.net, again), has_counts=linear.counts))
-        return [next(made) if gives else None for gives in linear.gives]
+        gradients = iter(self._counted(build.checkpoint(self.net, again), has_counts=linear.counts))
+        return [next(gradients) if gives else None for gives in linear.gives]
 
-    def _recomputed(self, linear: _Linear) -> NetworkFunction:
-        """A function for the forward pass of a checkpoint."""
+    def _is_kept(self, value: Value, op: NetworkOp) -> bool:
+        """True if an op of the backward pass, at the place of ``op``, reads one of its results."""
+        readers = self.net.ops if self._home is self.net else ()
+        return any(value in o.inputs and o.stage == Stage.BACKWARD and o.place == op.place for o in readers)
+
+    def _recomputed(self, linear: _Linear, block: OpBlock) -> NetworkFunction | None:
+        """A function for what both passes of a checkpoint run; None for nothing."""
+        if not block.ops:
+            return None
         number = sum(key[0].name.startswith(_RECOMPUTED) for key in self.functions)
-        function = NetworkFunction(f"{_RECOMPUTED}{number}", linear.forward)
+        function = NetworkFunction(f"{_RECOMPUTED}{number}", block)
         self.functions[function, (), ()] = linear, function, function
         return function
 

@@ -29,6 +29,12 @@ from abele.network.registry import rule_of
 MOST_LARGE = 3
 """Most operands of a recipe that have as many elements as the result."""
 
+TWO_BRANCHES = 2
+"""Large operands of a sum of two branches that both end with a norm."""
+
+SMALL = 4
+"""Part (1 / 4) of its result up to which the operand of a product is small: it is kept for the product's gradient."""
+
 FAR_FROM_PEAK = 2
 """Part (1 / 2) of the activations of the fullest block; a block with fewer is taken not to be at the peak (a guess)."""
 
@@ -56,7 +62,8 @@ class MapRecipe:
 
     def made(self, net: BlockBuilder, value: Value, again: Callable[[Value], Value]) -> Value:
         """``value``, made again."""
-        inputs = [v if v.shape == shape else build.reshape(net, v, shape) for v, shape in self.operands]
+        operands = [(again(v), shape) for v, shape in self.operands]
+        inputs = [v if v.shape == shape else build.reshape(net, v, shape) for v, shape in operands]
         return build.map_(net, self.expression, inputs, value.dtype)
 
     def num_large(self, value: Value) -> int:
@@ -82,7 +89,27 @@ class RunAgain:
         return net.emit_like(self.op.kind, [*map(again, self.op.inputs)], value, **self.op.attrs)
 
 
-Recipes = dict[Value, MapRecipe | RunAgain]
+@dataclass(frozen=True, slots=True)
+class WhitenAgain:
+    """Whitened activations as the product that they came from, run a second time, with the statistics of the first.
+
+    Attributes:
+        product: The product.
+        norm: The norm.
+    """
+
+    product: NetworkOp
+    norm: NetworkOp
+
+    def made(self, net: BlockBuilder, value: Value, again: Callable[[Value], Value]) -> Value:
+        """``value``, made again of what ``again`` gives for the operands of the product."""
+        product, (_, _, mean, inverse) = self.product, self.norm.outputs
+        x = net.emit_like(product.kind, [*map(again, product.inputs)], product.output, **product.attrs)
+        return build.whiten(net, x, mean, inverse, self.norm.attrs["groups"])
+
+
+Recipe = MapRecipe | RunAgain | WhitenAgain
+Recipes = dict[Value, Recipe]
 
 
 def _kept(value: Value) -> MapRecipe:
@@ -117,12 +144,13 @@ class RebuildRule:
         blocks = [net.ops, *(block.ops for op in net.walk() for block in op.blocks)]
         return RebuildRule(above, max(map(_made_bytes, blocks)))
 
-    def recipes(self, ops: Sequence[NetworkOp], reached: set[Value]) -> Recipes:
+    def recipes(self, ops: Sequence[NetworkOp], reached: set[Value], *, products: bool = False) -> Recipes:
         """Values that the backward pass makes again where it reads them; none of a block far from the peak.
 
         Args:
             ops: The ops of a block that are differentiated, in order.
             reached: Values whose gradients are of use.
+            products: True if products may run a second time, as the backward pass is a block of its own.
         """
         if _made_bytes(ops) * FAR_FROM_PEAK < self.fullest:
             return {}
@@ -133,7 +161,31 @@ class RebuildRule:
             recipe = _recipe(op, found, read) if reached.issuperset(op.outputs[:1]) else None
             if recipe is not None and (isinstance(recipe, RunAgain) or recipe.num_large(op.output) <= MOST_LARGE):
                 found[op.output] = recipe
+        if products and _made_bytes(ops) == self.fullest:
+            found |= _second_branches(ops, found)
         return {v: recipe for v, recipe in found.items() if v.size * v.dtype.bytes > self.above}
+
+
+def _second_branches(ops: Sequence[NetworkOp], found: Recipes) -> Recipes:
+    """Whitened activations of one of two branches whose sum has a recipe, where their product has a small operand.
+
+    Both would wait until the backward pass comes to the branches, and before only where the sum is made again.
+    """
+    makers = {v: op for op in ops for v in op.outputs}
+    more: Recipes = {}
+    for op in ops:
+        recipe = found.get(op.output) if op.kind == "map" else None
+        if not isinstance(recipe, MapRecipe) or recipe.num_large(op.output) != TWO_BRANCHES:
+            continue
+        for white, shape in reversed(recipe.operands):
+            norm = makers.get(white)
+            if shape != op.output.shape or norm is None or norm.kind != "norm":
+                continue
+            product = makers.get(norm.inputs[0])
+            if product is not None and rule_of(product).planned and SMALL * product.inputs[0].size <= white.size:
+                more[white] = WhitenAgain(product, norm)
+                break
+    return more
 
 
 def _made_bytes(ops: Sequence[NetworkOp]) -> int:

@@ -17,7 +17,7 @@ from abele.network.ops.host_call import host_call
 from abele.network.ops.linear import linear, matmul
 from abele.network.ops.lookup import add_rows, look_up, look_up_groups, sum_rows, update_rows
 from abele.network.ops.nonlinearity import nonlinearity
-from abele.network.ops.norm import BATCH, norm
+from abele.network.ops.norm import BATCH, norm, whiten
 from abele.network.ops.own_gradient import own_gradient
 from abele.network.ops.own_op import own_op
 from abele.network.ops.plain_recurrent import gru, plain_rnn
@@ -168,5 +168,6 @@ __all__ = [
     "update",
     "update_rows",
     "while_",
+    "whiten",
     "write_row",
 ]

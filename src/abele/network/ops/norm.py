@@ -72,6 +72,11 @@ def norm(
     return out, mean, inverse
 
 
+def whiten(net: BlockBuilder, x: Value, mean: Value, inverse: Value, groups: int) -> Value:
+    """``x`` less means, times inverse deviations, as :func:`norm` makes them of it."""
+    return net.emit_like("whiten", [x, mean, inverse], x, groups=groups)
+
+
 def _num_statistics(x: Value, groups: int) -> int:
     return x.shape[0] * groups if groups else x.shape[1]
 
@@ -271,6 +276,34 @@ class NormGrad(_OfReplicas):
     def beside(self, op: NetworkOp, operand: int) -> Sequence[Value]:
         """The activations, for their gradient."""
         return op.inputs[:1] if operand == 1 else ()
+
+
+@rule("whiten")
+class Whiten(OpRule):
+    """Whitened activations, of statistics that are known."""
+
+    operands = 3
+    attributes: ClassVar = {"groups": int}
+
+    def types(self, op: NetworkOp) -> Types:
+        """The type of the activations."""
+        x, *statistics = op.inputs
+        _check(x, op.attrs["groups"])
+        count = _num_statistics(x, op.attrs["groups"])
+        require(all(v.shape == (count,) for v in statistics), f"{x} has {count} means and inverse deviations")
+        return [x.type]
+
+    def evaluate(self, op: NetworkOp, x: Array, mean: Array, inverse: Array) -> Array:
+        """The whitened activations in NumPy."""
+        groups = op.attrs["groups"]
+        seen, _ = _grouped(x, groups)
+        white: Array = (seen - _beside(mean, x, groups)) * _beside(inverse, x, groups)
+        return white.reshape(x.shape)
+
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
+        """The part of a norm behind its statistics."""
+        x, mean, inverse = (to[v] for v in op.inputs)
+        return popnn_norms.whiten(to.graph, _view(op), x, (mean, inverse), to.prog)
 
 
 @rule("norm_grad_parameters")
