@@ -29,6 +29,7 @@ class RandomReport:
         padded: The same with gaps.
         lives: True where a variable lives at a step and not always, bool[variables, steps].
         moving: Bytes for data in motion, int64[steps, tiles].
+        sent: Bytes of shares that are free before their variables' lives end, int64[steps, tiles].
         always: bool[variables].
     """
 
@@ -37,6 +38,7 @@ class RandomReport:
     padded: Int64
     lives: npt.NDArray[np.bool_]
     moving: Int64
+    sent: Int64
     always: npt.NDArray[np.bool_]
 
 
@@ -62,7 +64,15 @@ def random_report(
             lifetimes.append((variable, first, last))
     moving = np.where(rng.random((steps, tiles)) < 0.2, rng.integers(1, 300, (steps, tiles)), 0)
     moving = moving[np.flatnonzero(np.diff(superstep, prepend=-1) > 0)][superstep]
-    live = np.einsum("vs,vt->st", lives, padded) + moving
+    sent = np.zeros((steps, tiles), dtype=np.int64)
+    free: list[tuple[int, int, int, Int64]] = []
+    for variable, first, last in lifetimes:
+        if last > first and rng.random() < 0.5:
+            begin = last - int(rng.integers(0, 2))
+            shares = np.where(rng.random(tiles) < 0.5, padded[variable], 0)
+            sent[begin : last + 1] += shares
+            free.append((variable, begin, last, shares))
+    live = np.einsum("vs,vt->st", lives, padded) + moving - sent
     memory = {name: rng.integers(0, 500, tiles) for name in CATEGORIES}
     memory["variables"] = held[always].sum(axis=0)
     memory["temporaries"] = live[shown].max(axis=0)
@@ -97,6 +107,7 @@ def random_report(
     made["lifetimes"] = TABLES["lifetimes"].table(
         **{name: [row[at] for row in lifetimes] for at, name in enumerate(("variable", "first_step", "last_step"))}
     )
+    made["sent_tiles"] = _sent(free)
     made["variable_tiles"] = _relation("variable_tiles", "variable", {"bytes": held, "padded_bytes": padded})
     firsts = np.flatnonzero(np.diff(superstep, prepend=-1) > 0)
     made["buffer_tiles"] = _relation("buffer_tiles", "superstep", {"bytes": moving[firsts]})
@@ -116,7 +127,20 @@ def random_report(
         meta={"name": "random", "programs": ["main"]},
         **made,
     )
-    return RandomReport(report, held, padded, lives, moving, always)
+    return RandomReport(report, held, padded, lives, moving, sent, always)
+
+
+def _sent(free: list[tuple[int, int, int, Int64]]) -> Any:
+    """The relation of variables, the first and last row on which shares are free, and their bytes on each tile."""
+    columns: dict[str, list[Any]] = {name: [] for name in TABLES["sent_tiles"].columns}
+    for variable, begin, last, shares in free:
+        first, count, found = dense_runs(bytes=shares)
+        columns["first_tile"] += first.tolist()
+        columns["num_tiles"] += count.tolist()
+        columns["bytes"] += found["bytes"].tolist()
+        for name, value in (("variable", variable), ("first_step", begin), ("last_step", last)):
+            columns[name] += [value] * len(first)
+    return TABLES["sent_tiles"].table(**columns)
 
 
 def _relation(name: str, owner: str, values: dict[str, Int64]) -> Any:

@@ -122,6 +122,7 @@ def expected(executable: Executable) -> np.ndarray:
             found[halves] += superstep.buffer_bytes.dense()
         if superstep.rows_before_vertices == 0 or superstep.compute is None:
             continue
+        assert isinstance(step.node, Execute)
         access, groups = superstep.access, step.node.compute_set.groups
         for row, candidate in enumerate(lives.owner.tolist()):
             number = int(lives.candidates[candidate])

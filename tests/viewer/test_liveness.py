@@ -36,7 +36,10 @@ def brute(made: RandomReport, tiles: list[int]) -> Any:
     """Bytes live and not always so on some tiles, at each place of the curve."""
     steps = made.report.liveness["step"]
     return np.array(
-        [(made.padded[made.lives[:, s]][:, tiles]).sum() + made.moving[s, tiles].sum() for s in steps.tolist()]
+        [
+            made.padded[made.lives[:, s]][:, tiles].sum() + (made.moving - made.sent)[s, tiles].sum()
+            for s in steps.tolist()
+        ]
     )
 
 

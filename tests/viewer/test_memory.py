@@ -201,7 +201,8 @@ def test_memory_overflow__tiles_that_are_too_full__says_what_would_have_to_go() 
     assert found["over_bytes"] == (held[failing] - 4_000).sum()
     worst = int(failing[np.argmax(held[failing])])
     assert found["worst"]["tile"] == worst
-    live = (made.lives.T[:, :, None] * made.padded[None, :, worst, None]).sum(axis=(1, 2)) + made.moving[:, worst]
+    live = (made.lives.T[:, :, None] * made.padded[None, :, worst, None]).sum(axis=(1, 2))
+    live = live + made.moving[:, worst] - made.sent[:, worst]
     steps = made.report.liveness["step"]
     assert found["worst"]["step"] == steps[np.argmax(live[steps])]
     excess = held[failing] - 4_000
@@ -239,7 +240,8 @@ def test_memory_overflow__one_byte_too_much__a_little_of_anything_is_enough(made
 
 def test_memory_overflow__a_part_just_as_large_as_what_is_too_much__is_enough(made: RandomReport) -> None:
     empty = {
-        name: TABLES[name].empty() for name in ("variables", "variable_tiles", "lifetimes", "buffer_tiles", "liveness")
+        name: TABLES[name].empty()
+        for name in ("variables", "variable_tiles", "lifetimes", "sent_tiles", "buffer_tiles", "liveness")
     }
     memory = Memory.of(2, 1_000, variables=[600, 0], vertex_code=[401, 0], stacks=[99, 0], control_code=[0, 9])
     opened = Opened("random", "random", replace(made.report, memory=memory, **empty))

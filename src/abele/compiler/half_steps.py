@@ -71,7 +71,8 @@ def _shares_in_place(use: FieldUse, residence: Residence) -> Int64:
     """First packed address of each share that vertices of its tile read as it lies, int64[k], some repeated."""
     index = use.edge.index
     whole = index[residence.home[index] == use.row_tile]
-    return residence.share[residence.ptr[:-1][whole]]
+    found: Int64 = residence.share[residence.ptr[:-1][whole]]
+    return found
 
 
 # Lifetimes in halves.
