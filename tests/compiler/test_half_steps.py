@@ -78,7 +78,7 @@ def test_half_steps__report__says_which_tiles_only_send() -> None:
 
 
 def random_program(seed: int) -> tuple[Graph, Steps]:
-    """Steps in which vertices on any tile copy pieces of variables that are spread over tiles."""
+    """Steps whose vertices copy pieces of variables from and to any tiles."""
     rng, graph = random.Random(seed), Graph(small_system(4))
 
     def variable(name: str) -> Tensor:

@@ -37,7 +37,7 @@ from abele.graph.intervals import distinct
 def stays_of(
     uses: Sequence[FieldUse], known: Mapping[int, Residence], access: Access, layout: Layout
 ) -> dict[int, Bool]:
-    """Variables that a compute set only reads, and the shares of each that a vertex on their tile reads as they lie.
+    """Variables that a compute set only reads, with their shares in use in place on their tiles.
 
     Args:
         uses: Field uses of the compute set.

@@ -249,6 +249,7 @@ class _Reverse:
         recipes: Values that are made again, with the way.
         rebuilt: Values that were made again, with what took their places.
         there: Values that are not made again, since they are kept for others.
+        remade: Ops that made values again, by value.
         by_weight: Gradients by weights so far, by operand.
     """
 
@@ -263,6 +264,7 @@ class _Reverse:
     recipes: Recipes = field(default_factory=dict)
     rebuilt: dict[Value, Value] = field(default_factory=dict)
     there: frozenset[Value] = frozenset()
+    remade: dict[Value, list[NetworkOp]] = field(default_factory=dict)
     by_weight: dict[Value, list[NetworkOp]] = field(default_factory=dict)
 
     def run(self, ops: Sequence[NetworkOp], reached: set[Value], pending: Pending) -> None:
@@ -317,8 +319,10 @@ class _Reverse:
             return value
         if value not in self.rebuilt:
             name, net = self._home.makers[value].debug, self.net
+            start = len(net.ops)
             with net.reading(None), net.at(name.renamed(f"{name.name}/again") if name.name else name):
                 self.rebuilt[value] = recipe.made(net, value, self._again_made)
+            self.remade[value] = net.ops[start:]
         return self.rebuilt[value]
 
     def _delay_weight_gradients(self, op: NetworkOp, start: int) -> None:
@@ -339,9 +343,11 @@ class _Reverse:
             ops[:] = [*(o for o in ops if o not in moved), *moved]
             if made in self.rebuilt:
                 # What was made again for them is made for the reader that is now the first.
-                maker = self.net.makers[value]
-                at, first = ops.index(maker), next(n for n, o in enumerate(ops) if value in o.inputs)
-                ops[at:first] = [*ops[at + 1 : first], maker]
+                first = next(n for n, o in enumerate(ops) if value in o.inputs)
+                made_by, before = self.remade[made], ops[:first]
+                read = {v for o in before if o not in made_by for v in o.inputs}
+                late = [o for o in made_by if read.isdisjoint(o.outputs)]
+                ops[:first] = [*(o for o in before if o not in late), *late]
         for each in emitted:
             if each.kind == _BY_WEIGHT:
                 for operand in each.inputs:

@@ -23,7 +23,7 @@ from abele.network.ir import NetworkOp, OpBlock, Value, needed
 
 
 def split(block: OpBlock, first: Iterable[NetworkOp]) -> tuple[OpBlock, OpBlock]:
-    """A block with some of its ops, which read nothing that others make, and one with the others.
+    """A block with some of its ops, and one with the others; the former read nothing of the latter.
 
     The results of the first are what the second reads and what leaves the block; those of the second are the block's.
     Constants are in each that reads them.
@@ -44,7 +44,7 @@ def split(block: OpBlock, first: Iterable[NetworkOp]) -> tuple[OpBlock, OpBlock]
 
 
 def at_once(block: OpBlock, known: Iterable[Value], asking: Iterable[Value]) -> list[NetworkOp]:
-    """Ops of a block that read one of some values, and those before them, as far as others that are known suffice.
+    """Readers of some values in a block with the ops before them, as far as known values suffice.
 
     Args:
         block: The block.
