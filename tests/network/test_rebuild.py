@@ -23,8 +23,9 @@ Block = tuple[bool, bool, bool]
 
 def product_and_norm(net: BlockBuilder, x: Value, name: str, groups: int) -> Value:
     root = net.root
-    weight = root.parameter((WIDTH, WIDTH, 1, 1), x.dtype, f"{name}/weight")
-    gain, shift = (root.parameter((WIDTH,), x.dtype, f"{name}/{what}") for what in ("gain", "shift"))
+    width = x.shape[1]
+    weight = root.parameter((width, width, 1, 1), x.dtype, f"{name}/weight")
+    gain, shift = (root.parameter((width,), x.dtype, f"{name}/{what}") for what in ("gain", "shift"))
     x = build.convolution(net, x, weight, stride=(1, 1), padding=(0, 0), dilation=(1, 1))
     return build.norm(net, x, groups, 1e-5, gain, shift)[0]
 
@@ -90,8 +91,11 @@ def test_rebuild__what_only_leaves_a_checkpoint__is_not_computed_again() -> None
     assert kinds.index("nonlinearity_grad") < kinds.index("call")
 
 
-def two_branches(width: int, *, together: bool = True) -> Network:
-    """A checkpoint whose first block ends in a sum of two norms of wider products, and a block behind it."""
+def two_branches(width: int, *, together: bool = True, residual: bool = False) -> Network:
+    """A checkpoint whose first block ends in a sum of two norms of wider products, with a product behind it.
+
+    There may be a block with a residual between these.
+    """
     net = NetworkBuilder()
     x = net.input((3, WIDTH, 2, 2), "f32", "x")
     weights = [net.parameter((width, WIDTH, 1, 1), "f32", f"{name}/weight") for name in ("long", "short")]
@@ -105,6 +109,9 @@ def two_branches(width: int, *, together: bool = True) -> Network:
             made = build.convolution(body, inside, weight, stride=(1, 1), padding=(0, 0), dilation=(1, 1))
             ends.append(build.norm(body, made, build.BATCH, 1e-5, *sides[2 * number : 2 * number + 2])[0])
         end = build.nonlinearity(body, "relu", build.map_(body, arg(0) + arg(1), ends))
+        if residual:
+            made = product_and_norm(body, end, "between", build.BATCH)
+            end = build.nonlinearity(body, "relu", build.map_(body, arg(0) + arg(1), [made, end]))
         end = build.convolution(body, end, last, stride=(1, 1), padding=(0, 0), dilation=(1, 1))
         return [build.nonlinearity(body, "tanh", end)]
 
@@ -135,6 +142,18 @@ def test_rebuild__sum_of_two_norms__makes_one_of_them_again(width: int, together
     for parameter in net.parameters:
         want = expected[once.gradients[parameter]]
         np.testing.assert_allclose(got[made.gradients[parameter]], want, rtol=1e-9, atol=1e-9)
+
+
+def test_rebuild__norm_that_is_made_again__waits_for_the_gradient_by_the_input_of_its_reader() -> None:
+    net = two_branches(4 * WIDTH, residual=True)
+    made = differentiate(net, net.parameters, rebuilt_above=0)
+    (again,) = (op for op in made.ops if op.kind == "checkpoint" and op.stage == Stage.BACKWARD)
+    kinds = [op.kind for op in again.regions[0].ops]
+    by_input, whiten = kinds.index("convolution_grad_data"), kinds.index("whiten")
+    assert kinds[whiten - 1] == "convolution"
+    assert by_input < whiten < kinds.index("convolution_grad_weight")
+    # The last end is made of three large values, one of which was made just before.
+    assert by_input < kinds.index("map") > whiten
 
 
 def test_rebuild__gradients_by_weights__come_behind_the_gradient_of_what_they_read() -> None:
