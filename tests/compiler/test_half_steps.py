@@ -14,6 +14,8 @@ from abele.graph import Copy, Execute, Graph, Tensor
 from abele.graph import Sequence as Steps
 from abele.graph.variable import Variable
 from abele.numerics import f32
+from abele.poplibs import popops
+from abele.poplibs.popops.expr import PlaceHolder
 from abele.report import Report
 from abele.report.tiles import memory_at
 from compiler.support import Move, Reader, Writer, small_system
@@ -58,6 +60,28 @@ def test_half_steps__operand_that_is_only_sent__makes_room_for_a_result() -> Non
 def test_half_steps__operand_that_stays__lies_beside_the_results(tile: int, again: bool, own: bool) -> None:
     results = 2 if tile == 0 else 1
     assert Machine(tile, again=again, own=own).temporaries()[0] == (1 + results) * BYTES
+
+
+def test_half_steps__operand_that_is_only_sent__gives_its_address_to_a_result() -> None:
+    machine = Machine(1)
+    placed = compile_program(machine.graph, machine.prog).memory.addresses_of(0)
+    assert placed is not None
+    where = {machine.graph.variables[int(v)].name: a for v, a in zip(placed.variable, placed.address, strict=True)}
+    assert where["x"] == where["z"]
+
+
+def test_half_steps__result_in_the_place_of_an_operand__is_there_in_both_halves() -> None:
+    graph = Graph(small_system(2))
+    x, other, out = (graph.variable(f32, (SIZE,), name=n).map(on) for n, on in (("x", 0), ("other", 1), ("out", 0)))
+    first, prog = graph.compute_set("first"), Steps()
+    first.vertex(Writer, tile=0, y=x)
+    prog.add(Execute(first))
+    popops.map_with_output(graph, PlaceHolder(1) + PlaceHolder(2), [x, other], out, prog)
+    prog.add(Copy(out[0], graph.variable(f32, (), name="read").map(1)))
+    executable = compile_program(graph, prog)
+    assert executable.memory.liveness.place.tolist() != list(range(len(executable.memory.liveness.place)))
+    # What arrives of the other operand, and one vector that is first the operand, then the result.
+    assert executable.memory.half_max_bytes[2:4].tolist() == [2 * BYTES] * 2
 
 
 def test_half_steps__report__says_which_tiles_only_send() -> None:
