@@ -26,6 +26,9 @@ def assert_adds_up(report: Report) -> None:
         held = report.memory.bytes[report.memory.categories.index(name)]
         by_op = sum((report.code_by_tile(name, op) for op in range(len(report.ops))), np.zeros_like(held))
         assert by_op.tolist() == report.code_by_tile(name).tolist() == held.tolist(), name
+        some = np.arange(0, len(report.ops), 2)
+        of_some = sum((report.code_by_tile(name, op) for op in some.tolist()), np.zeros_like(held))
+        assert report.code_by_tile(name, some).tolist() == of_some.tolist()
         assert [int(report.code_by_tile(name, op).sum()) for op in range(len(report.ops))] == report.ops[
             f"{name}_bytes"
         ].tolist(), name
