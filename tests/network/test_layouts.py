@@ -303,3 +303,21 @@ def test_checkpoint__convolutions_inside__gives_the_bits_of_the_network_without_
     for name, value in plain.items():
         assert np.array_equal(value, again[name])
         assert not np.array_equal(value, weights[name])
+
+
+def test_norm__gain_and_shift__lie_apart_and_each_with_its_gradient() -> None:
+    net = NetworkBuilder()
+    x = net.input((4, 64, 6, 6), f16, "x")
+    gain, shift = (net.parameter((64,), f16, name) for name in ("gain", "shift"))
+    normed = build.norm(net, x, 0, 1e-5, gain, shift)[0]
+    net.loss = build.mean(net, normed, [0, 1, 2, 3])
+    net.output(net.loss)
+    model = net.finish()
+    program = training_program(model, Graph("bow"), Schedule(), [Group(Sgd(lr=0.1), model.parameters)])
+
+    def tiles(name: str) -> list[int]:
+        (variable,) = (v for v in program.graph.variables if v.name.rpartition("/")[2] == name)
+        return np.unique(variable.mapping.tile).tolist()
+
+    assert not set(tiles("gain")) & set(tiles("shift"))
+    assert (tiles("gain"), tiles("shift")) == (tiles("gamma"), tiles("beta"))

@@ -28,8 +28,10 @@ from abele.numerics import f32
 from abele.poplibs import gcl
 from abele.poplibs.gcl import CommGroup
 from abele.poplibs.poplin import norms as poplin_norms
+from abele.poplibs.poplin.norms.parts import PARAMETER_SEEDS
 from abele.poplibs.popnn.norms import view as popnn_norms
 from abele.poplibs.popnn.norms.view import NormView
+from abele.poplibs.poputil.mapping import map_small
 
 if TYPE_CHECKING:
     from abele.distribution.lowering import Lowering
@@ -172,6 +174,13 @@ class Norm(_OfReplicas):
         """The norm of fewer samples."""
         x, *sides = inputs
         return norm(net, x, op.attrs["groups"], op.attrs["eps"], *sides)[0]
+
+    def layout(self, to: Lowering, op: NetworkOp, operand: int) -> Tensor | None:
+        """The shift lies where its gradient does, apart from the gain."""
+        if operand != 2:
+            return None
+        value = op.inputs[operand]
+        return map_small(to.graph, to.graph.variable(value.dtype, value.shape, name=value.name), PARAMETER_SEEDS[1])
 
     def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor | None, ...]:
         """Statistics, and one step that normalises; it writes what is read, whitened, normalised or both."""

@@ -112,15 +112,20 @@ def map_tensor_linearly_with_offset(
     return set_mapping(graph, tensor, TileMapping(linear.size, linear.begin, tile))
 
 
-def map_small(graph: Graph, tensor: Tensor) -> Tensor:
+def map_small(graph: Graph, tensor: Tensor, seed: int = 0) -> Tensor:
     """Spread ``tensor`` as :func:`map_tensor_linearly` does, but a small one from a tile on that its shape chooses.
 
     So the first tiles do not hold a piece of every small tensor. Tensors of one shape, as a parameter, its gradient and
     its sums, lie alike. They begin on the first tile of a pair. Small is what takes half of the tiles or fewer.
+
+    Args:
+        graph: The graph.
+        tensor: Tensor to place.
+        seed: Chooses the tile as well: gains and shifts of norms are as many, of the same shapes.
     """
     tiles = graph.num_tiles
     small = 2 * tensor.size * tensor.dtype.bytes <= tiles * DEFAULT_MIN_BYTES_PER_TILE
-    first = choose_mapping_offset(tiles, tensor.shape) // 2 * 2 if small else 0
+    first = choose_mapping_offset(tiles, tensor.shape, seed) // 2 * 2 if small else 0
     return graph.map_linear(tensor, first_tile=first)
 
 

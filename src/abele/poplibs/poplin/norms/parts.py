@@ -257,6 +257,10 @@ def _statistics_kernel(x: Tensor, moments: Moments, stable: bool, dtype: Element
     return ir.HostKernel((x.shape, *(shape,) * 4), types, 1, 2, (*first, last))
 
 
+PARAMETER_SEEDS = (0, 1)
+"""Seeds of the places of gamma and beta, and of their gradients, for ``map_small``."""
+
+
 def parameter_gradients(
     graph: Graph,
     whitened: Tensor,
@@ -269,8 +273,8 @@ def parameter_gradients(
 ) -> tuple[Tensor, Tensor]:
     """Σ g·w and Σ g over all but the ``kept`` dimensions, in the type of ``grads`` or in ``types``."""
     shape, made = _kept_shape(grads, kept), types or (grads.dtype,) * 2
-    wanted = zip(("gamma", "beta"), made, strict=True)
-    outs = [map_small(graph, graph.variable(dtype, shape, name=f"{name}/{n}")) for n, dtype in wanted]
+    wanted = zip(("gamma", "beta"), made, PARAMETER_SEEDS, strict=True)
+    outs = [map_small(graph, graph.variable(dtype, shape, name=f"{name}/{n}"), seed) for n, dtype, seed in wanted]
     at, own = _at(grads, kept)
     g, w, here = ir.Load(1, at), ir.Load(0, at), point(len(shape))
     nests = (
