@@ -42,7 +42,7 @@ def in_whole_groups(call: ContractionCall) -> ContractionCall:
 
 @dataclass(frozen=True)
 class FilledKernel:
-    """Weights whose kernel is folded into the channels, with zeros where the input that is written out has them.
+    """Weights with the kernel folded into the channels, and zeros beside these, as a written-out input has them.
 
     Example: of 7 x 7 kernel positions of 20 channels, the inner 7 are 140 channels, and 9 groups of 16 with 4 zeros.
     There are 7 of these, 1,008 channels in all.
