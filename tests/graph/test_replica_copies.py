@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from abele.compiler import compile_program
-from abele.compiler.replica_groups import meeting_replicas
 from abele.compiler.text.program import program_text
 from abele.errors import ControlProgramError
 from abele.graph import CrossReplicaCopy, CrossReplicaExchange, Graph, Sequence
@@ -99,15 +98,21 @@ def test_exchange__wrong_copies__are_refused_by_name(graph: Graph) -> None:
         CrossReplicaExchange([copy, CrossReplicaCopy(z, z, UP)])
 
 
-@pytest.mark.parametrize(
-    ("maps", "groups"),
-    [
-        ([[1, 0, 3, 2]], [0, 0, 2, 2]),
-        ([[1, 0, 3, 2], [0, 2, 1, 3]], [0, 0, 0, 0]),
-        ([[0, 1, 2, 3]], [0, 1, 2, 3]),
-        ([[1, 2, 3, 4, 5, 0], [5, 0, 1, 2, 3, 4]], [0] * 6),
-        ([[0, 2, 1, 3, 4, 5], [0, 1, 3, 2, 4, 5], [5, 1, 2, 3, 4, 0], [0, 1, 2, 3, 5, 4]], [0, 1, 1, 1, 0, 0]),
-    ],
-)
-def test_meeting_replicas__several_maps__join_what_they_reach(maps: list[list[int]], groups: list[int]) -> None:
-    assert meeting_replicas(maps).tolist() == groups
+@pytest.mark.parametrize("maps", [[{0: 1, 1: 0, 2: 3, 3: 2}], [UP], [UP, DOWN]], ids=["pairs", "ring", "both ways"])
+@pytest.mark.parametrize("system", ["bow-pod64", "bow-pod256"])
+def test_exchange__barrier__is_one_of_all_ipus_of_all_replicas(system: str, maps: list[dict[int, int]]) -> None:
+    whole = systems.get(system)
+    graph = Graph(whole.evolve(ipu={"num_tiles": 4}), replicas=whole.num_ipus)
+    x, y = (graph.variable("f32", (len(maps), 5), n).map(0) for n in "xy")
+    # The pattern of four replicas is repeated over all.
+    everyone = [{4 * q + a: 4 * q + b for q in range(graph.replicas // 4) for a, b in m.items()} for m in maps]
+    copies = CrossReplicaExchange([CrossReplicaCopy(x[n], y[n], m) for n, m in enumerate(everyone)])
+    steps = compile_program(graph, copies).report.steps
+    assert steps["sync_cycles"][0] == whole.sync_cycles
+
+
+def test_exchange__nothing_leaves_a_replica__barrier_is_its_own() -> None:
+    graph = Graph(systems.get("bow-pod64").evolve(ipu={"num_tiles": 4}), replicas=64)
+    x, y = (graph.variable("f32", (5,), n).map(0) for n in "xy")
+    stay = CrossReplicaExchange([CrossReplicaCopy(x, y, {r: r for r in range(64)})])
+    assert compile_program(graph, stay).report.steps["sync_cycles"][0] <= graph.system.sync_cycles

@@ -5,9 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-import numpy as np
-import numpy.typing as npt
-
 from abele import card
 from abele.errors import MachineError
 from abele.machine.ipu import Ipu
@@ -207,19 +204,6 @@ class System(Spec):
         if num_racks == 1 or self.gateway is None:
             return within
         return within + math.ceil(2 * (num_racks // 2) * self.gateway.hop_seconds * clock_hz)
-
-    def barrier_cycles(self, ipu: npt.NDArray[np.int64], group: npt.NDArray[np.int64]) -> int:
-        """Cycles of barriers of groups of IPUs side by side: those of the group that takes longest.
-
-        Args:
-            ipu: IPUs, int64[n].
-            group: Group of each, int64[n].
-        """
-        label = np.unique(group, return_inverse=True)[1]
-        sizes = np.bincount(label)
-        racks = np.bincount(np.unique(np.stack([label, ipu // self.ipu_links.ipus_per_rack]), axis=1)[0])
-        kinds = np.unique(np.stack([sizes, racks]), axis=1)
-        return max((self.sync_cycles_of(int(n), int(r)) for n, r in kinds.T), default=self.ipu.sync.on_chip_cycles)
 
     @property
     def host_bytes_per_second(self) -> float:

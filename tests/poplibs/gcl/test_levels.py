@@ -182,8 +182,9 @@ def test_all_reduce__pod256__takes_little_longer_than_links_and_gateways_must():
     within = 2 * 63 / 64 * size / (2 * rail)
     between = 2 * 3 / 4 * size / 64 * 4 / system.gateway.bytes_per_second
     bound = (within + between) * system.ipu.clock_hz
-    cycles = compile_program(graph, prog, allow_out_of_memory=True).report.cycles().total
-    assert bound <= cycles <= 1.25 * bound
+    cycles = compile_program(graph, prog, allow_out_of_memory=True).report.cycles()
+    # Barriers are those of all four racks, one a step.
+    assert bound <= cycles.total - cycles.sync <= 1.25 * bound
 
 
 def test_all_reduce__one_ring_over_racks__would_take_longer():

@@ -6,13 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from abele.compiler.access import undef_access
 from abele.compiler.durations import dram_cycles, remote_cycles
 from abele.compiler.exchange import ExchangePlan, plan_replica_copies
 from abele.compiler.nodes.meaning import NODES, NodeMeaning
-from abele.compiler.replica_groups import meeting_replicas
 from abele.compiler.superstep import Superstep
 from abele.graph.control import AssumeEqualAcrossReplicas
 from abele.graph.debug import DebugRecord
@@ -22,7 +19,6 @@ from abele.graph.remote import RemoteBuffer
 from abele.graph.replica_copies import CrossReplicaCopy, CrossReplicaExchange
 from abele.graph.stream import Stream
 from abele.graph.tensor import Tensor
-from abele.machine import System
 from abele.words import counted, tiles_text
 
 if TYPE_CHECKING:
@@ -115,20 +111,18 @@ def _cross_replica(analysis: Analysis, step: Step) -> Superstep:
     access = analysis.access(step)
     plan = plan_replica_copies(node.copies, analysis.layout, analysis.tiles_per_ipu)
     whole = analysis.graph.whole_system
-    found = replace(Superstep.of(step, access), sync_cycles=_replica_barrier(analysis, node, plan))
+    found = replace(Superstep.of(step, access), sync_cycles=_replica_barrier(analysis, plan))
     return analysis.moving(found, plan, whole if analysis.graph.replicas > 1 else None)
 
 
-def _replica_barrier(analysis: Analysis, node: CrossReplicaCopy | CrossReplicaExchange, plan: ExchangePlan) -> int:
-    """Cycles of the barrier before a copy between replicas: of the IPUs that send to each other, directly or not."""
+def _replica_barrier(analysis: Analysis, plan: ExchangePlan) -> int:
+    """Cycles of the barrier before a copy between replicas: of all IPUs, as soon as anything leaves a replica.
+
+    Chips have two barriers: of the IPUs of a replica, and of all.
+    """
     if plan.before is None or not len(plan.before.link_bytes.source):
         return analysis.system.sync_cycles
-    replicas = analysis.graph.replicas
-    group = meeting_replicas([[copy.map[r] for r in range(replicas)] for copy in node.copies])
-    links = plan.before.link_bytes
-    ipus = np.unique(np.concatenate([links.source, links.target]))
-    whole: System = analysis.graph.whole_system
-    return whole.barrier_cycles(ipus, group[ipus // analysis.system.num_ipus])
+    return analysis.graph.whole_system.sync_cycles
 
 
 def _cross_replica_why(node: CrossReplicaCopy | CrossReplicaExchange) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Costs of collectives: seconds of the steps of a method, from the machine's constants and the routes between IPUs.
 
-Each step is a barrier of the IPUs that send to each other, the start of an exchange, and the busiest link; one that
+Each step is a barrier of all IPUs, the start of an exchange, and the busiest link; one that
 combines what arrives launches a compute set, in which every tile reads and writes its part. A program's report says
 more exactly what it takes; here methods are compared before anything is built.
 """
@@ -80,17 +80,14 @@ def _step_seconds(kind: Kind, groups: Groups, order: tuple[int, ...], num_ipus: 
         # The tiles of all IPUs of a replica share a row.
         amounts.append(np.full(len(ends[-1][0]), -(-size * count // num_ipus), dtype=np.int64))
     source, target = (np.concatenate(side) for side in zip(*ends, strict=True))
-    return _exchange_seconds(members, ends[0][0], (source, target, np.concatenate(amounts)), num_ipus, system)
+    return _exchange_seconds(source, target, np.concatenate(amounts), system)
 
 
-def _exchange_seconds(
-    members: Int64, ipus: Int64, sent: tuple[Int64, Int64, Int64], num_ipus: int, system: System
-) -> float:
-    """Seconds of the barrier of each group's IPUs, and of what is sent: senders, receivers and bytes."""
-    group = np.repeat(np.arange(len(members)), members.shape[1] * num_ipus)
+def _exchange_seconds(source: Int64, target: Int64, amount: Int64, system: System) -> float:
+    """Seconds of the barrier, and of what is sent: senders, receivers and bytes."""
     exchange = system.ipu.exchange
-    start = system.barrier_cycles(ipus, group) + exchange.phase_overhead_cycles + exchange.route_mean_cycles
-    return system.seconds(start) + link_seconds(*sent, system)
+    start = system.sync_cycles + exchange.phase_overhead_cycles + exchange.route_mean_cycles
+    return system.seconds(start) + link_seconds(source, target, amount, system)
 
 
 def pairwise_seconds(members: Int64, num_ipus: int, system: System, num_bytes: int) -> float:
@@ -115,7 +112,7 @@ def _pairwise_seconds(groups: Groups, num_ipus: int, system: System, num_bytes: 
             (side[..., None] * num_ipus + of_ipu).reshape(-1) for side in (members, members[:, ranks ^ distance])
         )
         amount = np.full(len(source), -(-num_bytes // num_ipus), dtype=np.int64)
-        seconds += _exchange_seconds(members, source, (source, target, amount), num_ipus, system)
+        seconds += _exchange_seconds(source, target, amount, system)
         distance, steps = distance * 2, steps + 1
     return seconds + _combining_seconds(steps, steps * num_bytes, num_ipus, system)
 
