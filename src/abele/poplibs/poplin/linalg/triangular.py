@@ -9,6 +9,7 @@ the cycles.
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -178,8 +179,8 @@ def _vectors(columns: Tensor, vertices: int, elements: int) -> Tensor:
 # published operators. 64 rows with 64 right-hand sides take the same cycles from either side, where the vertex for
 # upper blocks takes twice those of lower ones; they come to 63 steps of 2,600 cycles, about what a product and a
 # subtraction take. 256 rows with 256 right-hand sides in blocks of 64 take 16 times as long as a block and twice its
-# memory, so that all blocks run the same program, called for 64 right-hand sides at a time; so do the products between
-# blocks, which would otherwise be on nearly all tiles.
+# memory, so that all blocks run the same program, called for 64 right-hand sides at a time. So do the products between
+# blocks, each of a block of A and a block of X: products of halves would be 12 programs, on nearly all tiles.
 
 
 @dataclass
@@ -187,6 +188,7 @@ class RecursiveSolve(HalvedSolve):
     """A solve by PopLibs' steps, after the other triangle is masked and a unit diagonal filled in."""
 
     _programs: dict[tuple[int, ...], Function] = field(default_factory=dict)
+    _products: dict[tuple[tuple[int, ...], ...], Function] = field(default_factory=dict)
 
     def emit(self, body: Sequence) -> None:
         """Append the mask, then the halves."""
@@ -196,7 +198,46 @@ class RecursiveSolve(HalvedSolve):
         right = self.b.shape[2]
         for first in range(0, right, self.chosen.block):
             self.columns = slice(first, min(first + self.chosen.block, right))
-            self._halves(body, 0, len(self.extents), self.b[:, :, self.columns])
+            b = self.b[:, :, self.columns]
+            if self._in_place or right == 1:
+                self._halves(body, 0, len(self.extents), b)
+            else:
+                self._by_blocks(body, b)
+
+    @property
+    def _in_place(self) -> bool:
+        """True if there is one block, whose steps no other shares."""
+        return max(self.a.shape[1], self.b.shape[2]) <= self.chosen.block
+
+    def _by_blocks(self, body: Sequence, b: Tensor) -> None:
+        """Solve diagonal blocks one after the other, less the product of each known block with A's block beside it."""
+        begin = [0, *np.cumsum(self.extents).tolist()]
+        rows = [slice(*ends) for ends in itertools.pairwise(begin)]
+        order = range(len(rows)) if self.lower else range(len(rows) - 1, -1, -1)
+        known: list[int] = []
+        for i in order:
+            rest = b[:, rows[i]]
+            for j in known:
+                rest = self._less(body, self.a[:, rows[i], rows[j]], self.out[j][:, :, self.columns], rest)
+            self.solve_block(body, i, rest)
+            known.append(i)
+
+    def _less(self, body: Sequence, corner: Tensor, known: Tensor, b: Tensor) -> Tensor:
+        """B − A·X as a new tensor: a call of the function of these shapes."""
+        graph, given = self.graph, (corner, known, b)
+        shapes = tuple(t.shape for t in given)
+        program = self._products.get(shapes)
+        if program is None:
+            steps = Sequence()
+            names = ("corner", "known", "b")
+            parts = [
+                graph.map_linear(graph.variable(t.dtype, t.shape, name=n)) for n, t in zip(names, given, strict=True)
+            ]
+            found = self.eliminate(steps, *parts)
+            program = self._products[shapes] = graph.function(steps, "product", parameters=parts, results=[found])
+        rest = graph.map_linear(graph.variable(b.dtype, b.shape, name="rest"))
+        body.add(Call(program, given, [rest]))
+        return rest
 
     def new_block(self, index: int, size: int) -> Tensor:
         """With one right-hand side, whole on the tile of its diagonal block; otherwise spread."""
@@ -232,7 +273,7 @@ class RecursiveSolve(HalvedSolve):
 
     def _by_rows(self, body: Sequence, a: Tensor, b: Tensor, x: Tensor) -> None:
         """Append a block's steps: in place if it is the only one, else as a call of the function of its size."""
-        if max(self.a.shape[1], self.b.shape[2]) <= self.chosen.block:
+        if self._in_place:
             self._rows(body, a, b, x)
             return
         program = self._programs.get(b.shape)
