@@ -56,7 +56,10 @@ def test_validate__three_operators__makes_a_page(abele: Run, files: tuple[Path, 
     assert finished.status == 0, finished.err
     data = json.loads(finished.out)
     found = {c["key"]: c for c in data["comparisons"]}
-    assert list(found) == ["silicon", "gemm", "elementwise", "matvec", "blur", "operators", "memory"]
+    assert list(found) == [
+        *("silicon", "gemm", "elementwise", "matvec", "blur", "operators", "memory"),
+        *("vertex_state", "exchange_code", "control_code"),
+    ]
     assert data["failures"] == []
     assert found["operators"]["errors"]["count"] == 5
     page = (tmp_path / "page" / "validation.md").read_text(encoding="utf-8")

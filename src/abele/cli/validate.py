@@ -100,13 +100,14 @@ def _comparisons(silicon: Path | None, progress: Console) -> Iterator[Comparison
 
 
 def _operators(path: Path, jobs: int | None, progress: Console) -> tuple[tuple[Comparison, ...], tuple[str, ...]]:
+    from abele.validation import categories
     from abele.validation.measure import read_rows
     from abele.validation.operators import compare_rows, comparisons
 
     found = compare_rows(read_rows(path), jobs=jobs, console=progress)
     for remark in found.remarks:
         progress.print(Text(remark, style="yellow"))
-    return tuple(c for c in comparisons(found) if c.figures), found.failures
+    return (*(c for c in comparisons(found) if c.figures), *categories.compare()), found.failures
 
 
 def show(found: list[Comparison], failures: tuple[str, ...], out: Console) -> None:
