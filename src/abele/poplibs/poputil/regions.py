@@ -66,20 +66,21 @@ _REPEATED = 4
 """Least times that ranges cover a view for equal ones to be looked for. Chosen."""
 
 
-def split_evenly(total: Int64, parts: Int64, grain: int = 1) -> tuple[Int64, Int64, Int64]:
+def split_evenly(total: Int64, parts: Int64, grain: Int64 | int = 1) -> tuple[Int64, Int64, Int64]:
     """Cut ranges [0, total) into equal parts of whole grains.
 
     Args:
         total: Elements of each range, int64[n].
         parts: Parts of each, int64[n]; fewer where there are not so many grains.
-        grain: Parts are multiples of this, but for the last.
+        grain: Parts are multiples of this, but for the last; one for all ranges, or int64[n].
 
     Returns:
         Range, begin and length of each part, int64[k] each, in order; empty parts are left out.
     """
-    grains = -(-total // grain)
+    each = np.broadcast_to(grain, total.shape)
+    grains = -(-total // each)
     entry, number = count_up(np.minimum(parts, grains))
     count = np.minimum(parts, grains)[entry]
-    low = number * grains[entry] // count * grain
-    high = np.minimum((number + 1) * grains[entry] // count * grain, total[entry])
+    low = number * grains[entry] // count * each[entry]
+    high = np.minimum((number + 1) * grains[entry] // count * each[entry], total[entry])
     return entry, low, high - low

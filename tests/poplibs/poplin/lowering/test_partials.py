@@ -10,7 +10,7 @@ from abele.graph import Graph, Regions
 from abele.graph.program import Sequence
 from abele.machine import systems
 from abele.numerics import f16, f32
-from abele.poplibs.poplin.lowering.contraction_steps import OutputPartials, finish
+from abele.poplibs.poplin.lowering.contraction_steps import Channels, OutputPartials, finish
 from abele.poplibs.poplin.lowering.grid import Home
 
 SIZE = 64
@@ -27,7 +27,7 @@ def summed(holders: list[int], summer: int) -> Executable:
     zero, size = np.zeros(1, np.int64), np.array([SIZE], np.int64)
     program = Sequence()
     home = Home(tile=np.array([summer], np.int32), block=zero, low=zero, length=size, regions=written)
-    finish(graph, program, partials, f16, home)
+    finish(graph, program, partials, f16, home, Channels(size, size))
     return compile_program(graph, program)
 
 

@@ -7,7 +7,7 @@ makes the exchange that brings those to their tiles.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -145,19 +145,63 @@ def sum_stage(
     return made
 
 
-def finish(graph: Graph, body: Steps, partials: OutputPartials, output: ElementType, where: Home) -> None:
-    """Append the last stage: sum the remaining partials of every share, or convert where there is one."""
+@dataclass(frozen=True)
+class Channels:
+    """Out-channels of every block of an output, and the places that they take in its partials.
+
+    Attributes:
+        real: Channels, int64[blocks].
+        pitch: Places, int64[blocks]; more than channels where the matrix units write whole groups.
+    """
+
+    real: Int64
+    pitch: Int64
+
+    @staticmethod
+    def of(grid: VertexGrid, out: Operand, where: Home) -> Channels:
+        """Channels of a plan: padded, unless they lie in blocks or shares of the output cut positions."""
+        real, own = grid.out_channels, grid.out_channels[where.block]
+        innermost = out.block("co") is None and (out.innermost == "co" or grid.plan.problem.out_channels == 1)
+        whole = not ((where.low % own) | (where.length % own)).any()
+        return Channels(real, grid.written_channels if innermost and whole else real)
+
+    @property
+    def are_padded(self) -> bool:
+        """True if any block has padding."""
+        return bool((self.real != self.pitch).any())
+
+    def padded(self, block: Int64, elements: Int64) -> Int64:
+        """Elements of blocks, or places in them, with padding."""
+        return elements // self.real[block] * self.pitch[block] if self.are_padded else elements
+
+    def fields(self, block: Int64) -> dict[str, Int64]:
+        """Fields of vertices that leave padding out."""
+        return {"channels": self.real[block], "pitch": self.pitch[block]} if self.are_padded else {}
+
+
+def _last_rows(partials: OutputPartials, where: Home, channels: Channels) -> Regions:
+    """For each share of the output, its part of each partial that is left."""
     count = np.full(len(where.block), partials.depth, dtype=np.int64)
-    rows = partials.rows(where.block, where.low, where.length, np.zeros_like(count), count)
-    shares = _Shares(where.tile, rows, where.regions)
+    low, length = (channels.padded(where.block, n) for n in (where.low, where.length))
+    return partials.rows(where.block, low, length, np.zeros_like(count), count)
+
+
+def finish(
+    graph: Graph, body: Steps, partials: OutputPartials, output: ElementType, where: Home, channels: Channels
+) -> None:
+    """Append the last stage: sum the remaining partials of every share, or convert where there is one."""
+    rows = _last_rows(partials, where, channels)
+    shares = _Shares(where.tile, rows, where.regions, channels.fields(where.block))
     if partials.depth > 1:
         _sum(graph, body, ContractionStage.REDUCE, shares, output)
     else:
-        codelet = sums.cast(partials.tensor.dtype, output, interleaved=partials.interleaved)
+        codelet = sums.cast(partials.tensor.dtype, output, interleaved=partials.interleaved, padded=channels.are_padded)
         _reduce(graph, body, ContractionStage.CAST, shares, codelet)
 
 
-def add_to_total(graph: Graph, body: Steps, partials: OutputPartials, where: Home, onto: Onto) -> None:
+def add_to_total(
+    graph: Graph, body: Steps, partials: OutputPartials, where: Home, onto: Onto, channels: Channels
+) -> None:
     """Append the last stage where the output is added to what is there: every share's partials, onto the total's.
 
     Args:
@@ -166,18 +210,20 @@ def add_to_total(graph: Graph, body: Steps, partials: OutputPartials, where: Hom
         partials: Partials that are left.
         where: Shares of the total, each on the tile that holds it.
         onto: The total, and the factor of what is added.
+        channels: Channels of its blocks.
     """
-    count = np.full(len(where.block), partials.depth, dtype=np.int64)
-    rows = partials.rows(where.block, where.low, where.length, np.zeros_like(count), count)
-    shares = _Shares(where.tile, rows, where.regions)
+    rows = _last_rows(partials, where, channels)
+    shares = _Shares(where.tile, rows, where.regions, channels.fields(where.block))
     # In the order in which a product of its own is summed: results are the same, bit for bit.
     first = _own_rows(graph, shares)[0] if _side_by_side(graph, shares, onto.product) else rows.ptr[:-1]
     scaled = onto.scale != 1.0
-    codelet = sums.reduce_onto(partials.tensor.dtype, onto.product, onto.total.dtype, scaled=scaled)
+    codelet = sums.reduce_onto(
+        partials.tensor.dtype, onto.product, onto.total.dtype, scaled=scaled, padded=bool(shares.padding)
+    )
     own, others = _apart(rows, first)
     compute_set = ContractionStage.REDUCE.compute_set(graph)
     fields = {"factor": onto.scale} if scaled else {}
-    compute_set.vertices(codelet, tile=where.tile, first=own, x=others, out=where.regions, **fields)
+    compute_set.vertices(codelet, tile=where.tile, first=own, x=others, out=where.regions, **fields, **shares.padding)
     body.add(Execute(compute_set))
 
 
@@ -198,30 +244,38 @@ class _Shares:
         tile: Tile of each, int32[n].
         rows: Its partials, one after the other; as many as it has intervals.
         out: Region of its sum.
+        padding: Fields of vertices that leave padding out; empty without any.
     """
 
     tile: npt.NDArray[np.int32]
     rows: Regions
     out: Regions
+    padding: dict[str, Int64] = field(default_factory=dict)
+
+    @property
+    def sizes(self) -> Int64:
+        """Elements of each of its partials, int64[n]."""
+        return self.rows.length[self.rows.ptr[:-1]]
 
 
 def _sum(graph: Graph, body: Steps, stage: ContractionStage, shares: _Shares, output: ElementType) -> None:
     """Sum a tile's own partial and the others side by side, or each where it is, whichever takes less."""
     rows, partials = shares.rows, shares.rows.tensor.dtype
-    compute_set = stage.compute_set(graph)
+    compute_set, padded = stage.compute_set(graph), bool(shares.padding)
     if _side_by_side(graph, shares, output):
         own, others = _apart(rows, _own_rows(graph, shares)[0])
-        compute_set.vertices(sums.reduce_add(partials, output), tile=shares.tile, first=own, x=others, out=shares.out)
+        codelet = sums.reduce_add(partials, output, padded=padded)
+        compute_set.vertices(codelet, tile=shares.tile, first=own, x=others, out=shares.out, **shares.padding)
     else:
         each = Regions(np.arange(len(rows.begin) + 1, dtype=np.int64), rows.begin, rows.length, rows.tensor)
-        codelet, index = sums.reduce_add_list(partials, output), np.arange(each.num, dtype=np.int64)
-        compute_set.vertices(codelet, tile=shares.tile, x=(each, index, rows.ptr), out=shares.out)
+        codelet, index = sums.reduce_add_list(partials, output, padded=padded), np.arange(each.num, dtype=np.int64)
+        compute_set.vertices(codelet, tile=shares.tile, x=(each, index, rows.ptr), out=shares.out, **shares.padding)
     body.add(Execute(compute_set))
 
 
 def _side_by_side(graph: Graph, shares: _Shares, output: ElementType) -> bool:
     """True if partials are put beside each other, a tile's own first; False if each is read where it is."""
-    size, depth, partials = shares.out.sizes, np.diff(shares.rows.ptr), shares.rows.tensor.dtype
+    size, depth, partials = shares.sizes, np.diff(shares.rows.ptr), shares.rows.tensor.dtype
     machine = graph.system.ipu
     _, held = _own_rows(graph, shares)
     copied = size * partials.bytes * (held - 1) // machine.tile.memcpy_bytes_per_cycle
@@ -250,7 +304,7 @@ def _own_rows(graph: Graph, shares: _Shares) -> tuple[Int64, Int64]:
 
 def _reduce(graph: Graph, body: Steps, stage: ContractionStage, shares: _Shares, codelet: type) -> None:
     compute_set = stage.compute_set(graph)
-    compute_set.vertices(codelet, tile=shares.tile, x=shares.rows, out=shares.out)
+    compute_set.vertices(codelet, tile=shares.tile, x=shares.rows, out=shares.out, **shares.padding)
     body.add(Execute(compute_set))
 
 
@@ -292,7 +346,8 @@ def build(
         graph.map_regions(where.regions, where.tile)
     _outputs(graph, body, grid, x=x, w=w, out=out, where=where, sizes=sizes, scaling=scaling, onto=onto)
     if made is not None and total is not None:
-        add_to_total(graph, body, made, held, total)
+        channels = VertexGrid(plan).out_channels
+        add_to_total(graph, body, made, held, total, Channels(channels, channels))
 
 
 def _outputs(
@@ -311,19 +366,23 @@ def _outputs(
     """Append partial products, and the sums that leave blocks of ``sizes`` at their homes or on the total."""
     plan = grid.plan
     if onto is None and not plan.needs_finish:
-        _partial_products(graph, body, grid, x=x, w=w, out=out, written=where.regions, scaling=scaling)
+        pitch = grid.all.size["co"]
+        _partial_products(graph, body, grid, x=x, w=w, out=out, written=where.regions, pitch=pitch, scaling=scaling)
         return
+    channels = Channels.of(grid, out, where)
+    sizes = channels.padded(np.arange(len(sizes)), sizes)
     interleaved = plan.method.family == "amp"
     partials = OutputPartials.create(graph, plan.problem.partials, sizes, plan.depth, interleaved=interleaved)
     written = partials.regions()
     graph.map_regions(written, grid.tiles)
-    _partial_products(graph, body, grid, x=x, w=w, out=out, written=written, scaling=scaling)
+    pitch = np.repeat(channels.pitch, plan.depth)
+    _partial_products(graph, body, grid, x=x, w=w, out=out, written=written, pitch=pitch, scaling=scaling)
     for step in stages(plan.depth)[:-1]:
         partials = sum_stage(graph, body, partials, step, grid.tiles.reshape(-1, plan.depth))
     if onto is None:
-        finish(graph, body, partials, plan.problem.output, where)
+        finish(graph, body, partials, plan.problem.output, where, channels)
     else:
-        add_to_total(graph, body, partials, where, onto)
+        add_to_total(graph, body, partials, where, onto, channels)
 
 
 def _partial_products(
@@ -335,19 +394,22 @@ def _partial_products(
     out: Operand,
     written: Regions,
     *,
+    pitch: Int64,
     scaling: Scaling,
 ) -> None:
     plan = grid.plan
     problem, work = plan.problem, grid.work()
     make = partial_products.pointwise_partial if problem.is_pointwise else partial_products.field_partial
     compute_set = ContractionStage.PARTIALS.compute_set(graph)
+    buffer = plan.method.buffer_elements(written.sizes)
+    fields = {"buffer": _buffer(graph, problem.partials, buffer, grid)} if buffer.any() else {}
     compute_set.vertices(
         make(plan.method, x.tensor.dtype, w.tensor.dtype, problem.partials, scaling.kind),
         tile=grid.tiles,
         x=grid.shared(x, grid.input_dims),
         w=grid.shared(w, grid.weight_dims),
         out=written,
-        geometry=geometry(problem.axes, grid.all, x, w, out),
+        geometry=geometry(problem.axes, grid.all, x, w, out, pitch),
         groups=work.groups,
         in_channels=work.in_channels,
         out_channels=work.out_channels,
@@ -357,8 +419,16 @@ def _partial_products(
         kernel_outer=work.kernel_outer,
         kernel_inner=work.kernel_inner,
         **_factor_field(scaling, len(grid.tiles)),
+        **fields,
     )
     body.add(Execute(compute_set))
+
+
+def _buffer(graph: Graph, dtype: ElementType, size: Int64, grid: VertexGrid) -> Regions:
+    """Space of each vertex beside its partials."""
+    made = OutputPartials.create(graph, dtype, size, 1).regions()
+    graph.map_regions(made, grid.tiles)
+    return made
 
 
 def _factor_field(scaling: Scaling, num: int) -> dict[str, Any]:

@@ -52,21 +52,35 @@ class Slices:
         return len(self.size["g"])
 
 
-def geometry(axes: tuple[Axis, ...], slices: Slices, x: Operand, w: Operand, out: Operand) -> npt.NDArray[np.int32]:
+def geometry(
+    axes: tuple[Axis, ...], slices: Slices, x: Operand, w: Operand, out: Operand, pitch: Int64
+) -> npt.NDArray[np.int32]:
     """The geometry vectors of all vertices, int32[n, 50].
 
     Elements are named in :mod:`~abele.poplibs.poplin.vertices.geometry_fields`. A vertex walks each operand by local
-    strides: its slice is contiguous on the tile, whatever the operand's storage looks like around it.
+    strides: its slice is contiguous on the tile, whatever the operand's storage looks like around it. Out-channels of a
+    position take ``pitch`` places, int64[n], of which the last may be padding.
     """
     size = slices.size
     inner = {dim: _inner(dim, operands) for dim, operands in (("ci", (x, w)), ("co", (w, out)), ("b", (x, out)))}
     fields = _extents(axes, size, inner)
     for d, place in _placed(axes):
         fields |= _relation(axes, slices, d, place)
-    strides = {"x": x.local_strides(size), "w": w.local_strides(size), "y": out.local_strides(size)}
+    strides = {
+        "x": x.local_strides(size),
+        "w": w.local_strides(size),
+        "y": _padded(out.local_strides(size), size["co"], pitch),
+    }
     fields |= _channel_strides(strides, size, inner)
     fields |= _field_strides(axes, strides)
     return field_table(fields, at.NUM_FIELDS, slices.num)
+
+
+def _padded(strides: _Strides, channels: Int64, pitch: Int64) -> _Strides:
+    """Strides of a block in which the channels, innermost, take ``pitch`` places."""
+    if np.array_equal(channels, pitch):
+        return strides
+    return {at: stride if at == ("co", False) else stride // channels * pitch for at, stride in strides.items()}
 
 
 def _placed(axes: tuple[Axis, ...]) -> list[tuple[int | None, int]]:
@@ -218,6 +232,16 @@ class VertexGrid:
         """Split dimensions that the slice of the output depends on."""
         return tuple(d for d in self.plan.problem.split_dims if d in ("g", "b", "co") or d[0] == "o")
 
+    @cached_property
+    def out_channels(self) -> Int64:
+        """Out-channels of every output block, int64[blocks]."""
+        return self.slices(self.out_dims).size["co"]
+
+    @cached_property
+    def written_channels(self) -> Int64:
+        """Places that they take in partials, int64[blocks]: more where the vertex writes whole groups."""
+        return self.plan.method.written_channels(self.out_channels)
+
     def work(self) -> Work:
         """Work of every vertex."""
         problem, slices = self.plan.problem, self.all
@@ -297,11 +321,15 @@ def home(plan: ContractionPlan, out: Operand) -> Home:
 
 def home_of(plan: ContractionPlan, blocks: Regions) -> Home:
     """:func:`home` of an output whose blocks are ``blocks``."""
-    grain = max(1, PIECE_BYTES // plan.problem.partials.bytes)
+    grid, least = VertexGrid(plan), max(1, PIECE_BYTES // plan.problem.partials.bytes)
+    # Where channels are padded, shares are of whole positions, and of whole words.
+    whole = np.lcm(grid.out_channels, 2)
+    padded = grid.out_channels != grid.written_channels
+    grain = np.where(padded, -(-least // whole) * whole, least)
     block, low, length = split_evenly(blocks.sizes, np.full(blocks.num, plan.depth, dtype=np.int64), grain)
     # Share s of a block goes to the s-th of the tiles that hold its partials.
     first = np.searchsorted(block, np.arange(blocks.num))
-    tile = VertexGrid(plan).tiles[block * plan.depth + np.arange(len(block)) - first[block]]
+    tile = grid.tiles[block * plan.depth + np.arange(len(block)) - first[block]]
     return Home(cut_regions(blocks, block, low, length), tile, block, low, length)
 
 

@@ -78,6 +78,8 @@ class _Slices:
         in_sharers: Tiles that read the same slice of the input.
         weight_sharers: Tiles that read the same slice of the weights.
         depth: Partials of an output element.
+        block: Elements of a partial, channels padded to groups of the vertex where it has such.
+        buffer: Elements that the vertex needs beside it.
     """
 
     work: Work
@@ -86,6 +88,15 @@ class _Slices:
     in_sharers: Int64
     weight_sharers: Int64
     depth: Int64
+    block: Int64
+    buffer: Int64
+
+    def written_by(self, methods: list[Method], chosen: Int64) -> _Slices:
+        """The same, with partials as the vertex of every candidate writes them."""
+        channels = self.work.out_channels
+        written = np.choose(chosen, [m.written_channels(channels) for m in methods])
+        block = self.block // channels * written
+        return replace(self, block=block, buffer=np.choose(chosen, [m.buffer_elements(block) for m in methods]))
 
     def at(self, kept: Int64) -> _Slices:
         """Those of some candidates."""
@@ -210,6 +221,7 @@ def split_costs(
     for written, methods in _ways(problem, target, planning):
         slices = _slices(written, grains, parts)
         chosen, products = _products(written, methods, slices, parts, target)
+        slices = slices.written_by(methods, chosen)
         terms = _terms(written, slices, _early_terms(slices, products, target), target)
         total = np.sum([n for _, n in terms], axis=0, dtype=np.int64)
         needed = _temporary_bytes(written, slices, *_copies(written, methods, chosen, target, planning))
@@ -279,6 +291,7 @@ def _splits(
     # every row of the arrays from here on is one candidate split
     slices = _slices(problem, fine, parts)
     chosen, products = _products(problem, methods, slices, parts, target)
+    slices = slices.written_by(methods, chosen)
     temporary = _temporary_bytes(problem, slices, *_copies(problem, methods, chosen, target, planning))
     available = _bound(problem, int(temporary.min()), planning.proportion, target, strict=strict)
     early = _early_terms(slices, products, target)
@@ -430,6 +443,8 @@ def _slices(problem: Contraction, grains: tuple[int, ...], parts: Int64) -> _Sli
         in_sharers=count["co"],
         weight_sharers=count["b"] * fields,
         depth=count["ci"] * kernels,
+        block=work.partial_elements,
+        buffer=np.zeros_like(ones),
     )
 
 
@@ -547,7 +562,7 @@ def _terms(
     """Expected cycles of every candidate, term by term."""
     summing = _summing(problem, slices, target)
     convert = (slices.depth == 1) & (problem.partials != problem.output)
-    casting = cost.cast(slices.work.partial_elements, problem.partials, problem.output) * convert
+    casting = cost.cast(slices.block, problem.partials, problem.output) * convert
     return [
         *early.items(),
         ("exchange of partials", summing.exchange),
@@ -570,7 +585,7 @@ def _summing(problem: Contraction, slices: _Slices, target: PlanningTarget) -> _
     After a stage of ``step`` partials each, as many tiles more share what is left, so shares shrink as the number of
     partials does: a later stage costs little.
     """
-    block, kind = slices.work.partial_elements, problem.partials
+    block, kind = slices.block, problem.partials
     depths, index = _levels(slices.depth)
     steps = np.ones((len(depths), _MOST_STAGES), dtype=np.int64)
     for row, depth in enumerate(depths):
@@ -624,14 +639,15 @@ def _copies(
 
 def _temporary_bytes(problem: Contraction, slices: _Slices, copies: Int64, lasting: Int64) -> Int64:
     """Memory of the fullest tile for slices, partials and copies of operands. Source: machine.md §5.13."""
-    block = slices.work.partial_elements
+    block = slices.block
     partials = block * problem.partials.bytes
     share = cost.ceil_div(block, slices.depth)
     finished = share * problem.output.bytes
     # Two moments compete: slices, partials and copies while the vertices run, and partials with what arrives of others
     # while they are summed.
     reducing = partials + np.where(slices.depth > 1, share * slices.depth * problem.partials.bytes, 0) + finished
-    return np.asarray(np.maximum(slices.in_bytes + slices.weight_bytes + partials + copies, reducing + lasting))
+    written = partials + slices.buffer * problem.partials.bytes
+    return np.asarray(np.maximum(slices.in_bytes + slices.weight_bytes + written + copies, reducing + lasting))
 
 
 def _bound(problem: Contraction, least: int, proportion: float, target: PlanningTarget, *, strict: bool) -> int:

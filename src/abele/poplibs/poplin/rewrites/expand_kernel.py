@@ -28,7 +28,7 @@ from abele.poplibs.poplin.lowering.grid import Slices
 from abele.poplibs.poplin.lowering.storage import is_in_vectors
 from abele.poplibs.poplin.planner.plan import cuts_of
 from abele.poplibs.poplin.planner.target import PlanningTarget
-from abele.poplibs.poplin.rewrites.flatten_field import flat_windows
+from abele.poplibs.poplin.rewrites.flatten_field import flat_samples, flat_windows
 from abele.poplibs.poplin.rewrites.whole_groups import FilledKernel
 from abele.poplibs.poplin.vertices import cost
 from abele.poplibs.poplin.vertices import expand as expand_vertex
@@ -96,8 +96,13 @@ def _expanded(call: ContractionCall, dims: tuple[int, ...], *, pads: bool) -> Co
     charged = call.charged + (("input", "weights") if taps > 1 else ())
     wide = replace(call, problem=inner, x=planned, w=weights, meaning=meaning, expansion=expansion, charged=charged)
     wide = replace(wide, widening=widening, zeros=zeros)
-    is_flat = inner.is_pointwise and not (call.like is not None and wide.is_direct)
-    return flat_windows(wide, expansion, field_first=expansion.has_field_first) if is_flat else wide
+    if call.like is not None and wide.is_direct:
+        return wide
+    if inner.is_pointwise:
+        return flat_windows(wide, expansion, field_first=expansion.has_field_first)
+    if inner.batch == 1 or not any(axis.is_pointwise for axis in axes):
+        return wide
+    return flat_samples(wide, expansion, field_first=expansion.has_field_first)
 
 
 def channel_group(other: Binding, problem: Contraction) -> int:

@@ -6,12 +6,14 @@ cut it anywhere instead of per sample and per field dimension: parts are more ev
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 
 from abele.graph import ComputeSet, Graph, Tensor
 from abele.poplibs.poplin.contraction.host_kernel import Binding
 from abele.poplibs.poplin.contraction.operand import Operand, operand
+from abele.poplibs.poplin.conv_params.axis import Axis
 from abele.poplibs.poplin.lowering.call import ContractionCall, InputExpansion, Meaning, Unfolding, Widening
 from abele.poplibs.poplin.planner.target import PlanningTarget
 
@@ -85,32 +87,93 @@ def flat_windows(call: ContractionCall, expansion: InputExpansion, *, field_firs
         x=x,
         w=w,
         out_roles=("g*co", "b"),
-        expansion=FlatExpansion(expansion, field_first),
+        expansion=FlatExpansion(
+            expansion, lambda made: windows_as_rows(made, field_first=field_first), ("g", "b", "ci")
+        ),
         widening=None if call.widening is None else FlatWidening(call.widening),
         unfold=Unfolding(roles, restore),
     )
 
 
+def flat_samples(call: ContractionCall, expansion: InputExpansion, *, field_first: bool) -> ContractionCall:
+    """A convolution of which one dimension has a kernel and another has none left, with samples joined to that one.
+
+    Vertices go along the innermost dimension, a start-up for each row. The weight gradient of a 7 x 1 kernel over 17 x
+    17 outputs, its windows written out along the rows of one result each, is one of 192 samples of 7 x 1 positions: 7
+    rows of one position for each sample, or 7 rows of 192 in all. PopLibs flattens so, from the innermost dimension
+    out (its transform ``flattenDims``).
+
+    Args:
+        call: One whose operands are [g, b, ci, *field] and [g, co, ci, *kernel].
+        expansion: Way in which its windows are written out.
+        field_first: True if the field is outside of samples there.
+    """
+    problem, roles = call.problem, call.out_roles
+    axes, field = problem.axes, [axis.outputs for axis in problem.axes]
+    flat = tuple(d for d, axis in enumerate(axes) if axis.is_pointwise)
+    rows = problem.batch * prod(field[d] for d in flat)
+    joined = [Axis(rows, rows, 1) if d == flat[-1] else Axis(1, 1, 1) if d in flat else a for d, a in enumerate(axes)]
+    inner = replace(problem, batch=1, axes=tuple(joined))
+
+    def restore(out: Tensor) -> Tensor:
+        """[g · co, 1, *field] as the output with its samples."""
+        kept = [d for d in range(len(field)) if d not in flat]
+        samples, positions = ["b"], [f"o{d}" for d in flat]
+        inside = positions + samples if field_first else samples + positions
+        names = ["g", "co"]
+        for d in sorted((*kept, flat[-1])):
+            names += inside if d == flat[-1] else [f"o{d}"]
+        apart = out.reshape([problem.extents[name] for name in names])
+        turned = apart.transpose([names.index(dim) for role in roles for dim in role.split("*")])
+        return turned.reshape([prod(problem.extents[dim] for dim in role.split("*")) for role in roles])
+
+    return replace(
+        call,
+        problem=inner,
+        x=Binding(samples_in_field(call.x.tensor, flat, field_first=field_first), inner.in_dims, 1),
+        out_roles=("g*co", "b", *(f"o{d}" for d in range(len(field)))),
+        expansion=FlatExpansion(
+            expansion, lambda made: samples_in_field(made, flat, field_first=field_first), inner.in_dims
+        ),
+        unfold=Unfolding(roles, restore),
+    )
+
+
+def samples_in_field(tensor: Tensor, flat: tuple[int, ...], *, field_first: bool) -> Tensor:
+    """[g, b, ci, *field] as [g, 1, ci, *field], samples and the dimensions ``flat`` together as the last of these."""
+    groups, batch, channels, *field = tensor.shape
+    kept = [d for d in range(len(field)) if d not in flat]
+    positions = [3 + d for d in flat]
+    inside = [*positions, 1] if field_first else [1, *positions]
+    turned = tensor.transpose([0, 2, *(3 + d for d in kept), *inside])
+    joined = turned.reshape((groups, channels, *(field[d] for d in kept), batch * prod(field[d] for d in flat)))
+    placed = joined.moveaxis(joined.ndim - 1, 2 + sum(d < flat[-1] for d in kept))
+    last = batch * prod(field[d] for d in flat)
+    shape = [last if d == flat[-1] else 1 if d in flat else n for d, n in enumerate(field)]
+    return placed.reshape((groups, 1, channels, *shape))
+
+
 @dataclass(frozen=True)
 class FlatExpansion:
-    """Windows that are written out and read as rows of a matrix, samples and field together.
+    """Windows that are written out and read with samples and field together.
 
     Attributes:
         windows: Windows that are written out.
-        field_first: True if the field is outside of samples.
+        seen: View of them with fewer dimensions.
+        dims: Names of its dimensions.
     """
 
     windows: InputExpansion
-    field_first: bool
+    seen: Callable[[Tensor], Tensor]
+    dims: tuple[str, ...]
 
     def estimate(self, machine: PlanningTarget) -> int:
         """Cycles that writing them out is expected to take."""
         return self.windows.estimate(machine)
 
     def emit(self, graph: Graph, compute_set: ComputeSet) -> Operand:
-        """Add the vertices that write them out; the rows, [g, b, ci]."""
-        made = self.windows.emit(graph, compute_set).tensor
-        return operand(windows_as_rows(made, field_first=self.field_first), ("g", "b", "ci"))
+        """Add the vertices that write them out; the view of them."""
+        return operand(self.seen(self.windows.emit(graph, compute_set).tensor), self.dims)
 
 
 @dataclass(frozen=True)

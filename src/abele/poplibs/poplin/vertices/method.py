@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from abele.arrays import Int64
 from abele.poplibs.poplin.vertices import cost, records
 from abele.poplibs.poplin.vertices.slic_cost import slic
 from abele.poplibs.poplin.vertices.vmac_cost import vmac
 from abele.poplibs.poplin.vertices.work import Work
+
+_SLIC_BUFFER = 50
+"""Elements of SLIC's second field beyond those of partials: 200 B of f32. Source: machine.md §5.13."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,29 @@ class Method:
             case "outer_product":
                 return cost.outer_product(work)
         return cost.hmac(work)
+
+    def written_channels(self, channels: Int64) -> Int64:
+        """Out-channels that partials have where there are so many, int64[n]: whole groups of the matrix units.
+
+        Source: machine.md §5.4 (8 or 16 channels of partials to a group).
+        """
+        if self.family != "amp":
+            return channels
+        group = max(cost.LEAST_OUT_GROUP, self.units)
+        return np.where(channels % cost.LEAST_OUT_GROUP, cost.ceil_div(channels, group) * group, channels)
+
+    def buffer_elements(self, elements: Int64) -> Int64:
+        """Elements that a vertex needs beside partials of so many, of their type, int64[n].
+
+        SLIC writes two fields in turn, and a little more; each worker of the vertical kind has partials of its own.
+        Source: machine.md §4.5, §5.13.
+        """
+        match self.kind:
+            case "slic":
+                return elements + _SLIC_BUFFER
+            case "vmac":
+                return elements * (cost.WORKERS - 1)
+        return np.zeros_like(elements)
 
     def state_bytes(self, work: Work, pointer_bytes: int) -> Int64:
         """Bytes of the records of slices, int64[n]; pointers to rows take ``pointer_bytes``."""

@@ -124,6 +124,7 @@ def field_partial(
     no input (padding, or a hole of a dilated input) is passed over: its product would be zero.
     """
     vertical = method.kind == "vmac"
+    buffered = method.kind in ("vmac", "slic")
 
     @codelet
     class ConvPartialNx1(SupervisorVertex):
@@ -132,6 +133,8 @@ def field_partial(
         x: Input[Vector[x_type]]
         w: Input[Vector[w_type]]
         out: Output[Vector[partials]]
+        if buffered:
+            buffer: Output[Vector[partials]]
         geometry: Vector[i32]
         groups: i32
         in_channels: i32
@@ -147,6 +150,7 @@ def field_partial(
             factor: Input[f32]
 
         def compute(self):
+            # Sums are here in a register, and what the assembly keeps in its buffer is never read.
             s = self.geometry
             for g in range(s[at.NUM_G]):
                 for co1 in range(s[at.NUM_CO1]):
