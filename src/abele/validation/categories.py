@@ -59,10 +59,22 @@ class Published:
 _WEIGHTS = 2 * LARGE.hidden
 PUBLISHED = (
     Published(
-        "QKV/MatMul", "attention/qkv", "poplin.matmul", 86_272, 520_300, 104_228, 6_638_784 - 3072 * _WEIGHTS - _PART
+        "QKV/MatMul",
+        "attention/qkv",
+        "poplin.matmul",
+        86_272,
+        520_300,
+        104_228,
+        constants=6_638_784 - 3072 * _WEIGHTS - _PART,
     ),
     Published(
-        "Z/MatMul, scores", "attention/scores", "poplin.matmul_grouped", 94_208, 343_312, 115_008, 605_312 - _SCORES
+        "Z/MatMul, scores",
+        "attention/scores",
+        "poplin.matmul_grouped",
+        94_208,
+        343_312,
+        115_008,
+        constants=605_312 - _SCORES,
     ),
     Published("Z/Mul", "attention/scores", "popops.map", 15_360, 0, 25_600),
     Published("Z/ApplyMask", f"attention/{ADDED}", "popops.map", 20_480, 28_096, 30_720),
@@ -75,7 +87,7 @@ PUBLISHED = (
         65_536,
         198_508,
         82_800,
-        858_240 - _SCORES - _PART,
+        constants=858_240 - _SCORES - _PART,
     ),
     Published(
         "Attention/MatMul",
@@ -84,11 +96,17 @@ PUBLISHED = (
         86_272,
         472_528,
         105_216,
-        2_444_480 - 1024 * _WEIGHTS - _PART,
+        constants=2_444_480 - 1024 * _WEIGHTS - _PART,
     ),
     Published("GroupNormalization", "attention/norm", "", 221_120, 227_504, 261_016),
     Published(
-        "FF/1/MatMul", "feed_forward/up", "poplin.matmul", 86_272, 443_848, 103_636, 8_735_936 - 4096 * _WEIGHTS - _PART
+        "FF/1/MatMul",
+        "feed_forward/up",
+        "poplin.matmul",
+        86_272,
+        443_848,
+        103_636,
+        constants=8_735_936 - 4096 * _WEIGHTS - _PART,
     ),
     Published("FF/1/Add", "feed_forward/up", "popops.map", 25_088, 39_380, 35_840),
 )
