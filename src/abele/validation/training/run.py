@@ -50,6 +50,7 @@ class TrainingRun:
         stochastic_rounding: True if f16 results are rounded at random.
         io_tiles: IO tiles of each IPU, whose transfers run beside the others.
         sharded_state: True if the optimiser's state is in streaming memory, a part of it for each replica.
+        stash: The 8-bit float as which activations wait for the backward pass; None for what they are.
         source: Source of the publication.
         lacks: Parts of the configuration that are not modelled.
         held: True if the figure is one that is to be within bounds.
@@ -70,15 +71,22 @@ class TrainingRun:
     stochastic_rounding: bool = True
     io_tiles: int = 0
     sharded_state: bool = False
+    stash: ElementType | None = None
     source: str = ""
     lacks: tuple[str, ...] = ()
     held: bool = False
 
     @property
     def schedule(self) -> Schedule:
-        """Micro-batches, replicas, and where the optimiser's state is."""
+        """Micro-batches, replicas, where the optimiser's state is, and as what activations wait."""
         where = Locations(optimiser=TensorLocation(on_chip=False, sharded=True)) if self.sharded_state else Locations()
-        return Schedule(accumulation=self.accumulation, replicas=self.replicas, locations=where, io_tiles=self.io_tiles)
+        return Schedule(
+            accumulation=self.accumulation,
+            replicas=self.replicas,
+            locations=where,
+            io_tiles=self.io_tiles,
+            stash=self.stash,
+        )
 
     def groups(self, net: Network) -> list[Group]:
         """The optimisers of matrices, and of vectors: norms and biases."""
