@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from random_networks import networks
 
 from abele.errors import FileFormatError, InvalidOptionError, NetworkError
+from abele.expr import select
 from abele.expr.derivative import arg
 from abele.graph import DebugRecord
 from abele.network import (
@@ -37,6 +38,7 @@ from abele.network.passes import (
     Pass,
     Recompute,
 )
+from abele.numerics import f32, i32
 
 HEAD = "network { input %x: f32[2, 3] input %y: f32[2, 3] "
 
@@ -216,6 +218,46 @@ def test_outline__layers_that_differ_in_one_number__stay() -> None:
     net.output(x)
     made = net.finish()
     assert Outline().run(made) is made
+
+
+def masked_layers(*, labels: bool = False) -> Network:
+    """Layers that hide by a mask, which is made where the first of them asks for it."""
+    net = NetworkBuilder()
+    x, numbers = net.input((4, 6), "f32", "x"), net.input((6,), "i32", "numbers")
+    mask: Value | None = None
+    for number in range(3):
+        scores = build.matmul(net, x, net.parameter((6, 6), "f32", f"w{number}"))
+        if mask is None:
+            mask = build.map_(net, select(arg(0).ne(0), 0.0, -100.0), [build.reshape(net, numbers, (1, 6))], f32)
+        seen = build.softmax(net, build.map_(net, arg(0) + arg(1), [scores, mask]), 1)
+        x = build.nonlinearity(net, "tanh", build.map_(net, arg(0) * arg(1), [seen, x]))
+    if labels:
+        counted = build.map_(net, select(arg(0).ne(1), 1.0, 0.0), [build.reshape(net, numbers, (1, 6))], f32)
+        x = build.map_(net, arg(0) * arg(1), [x, counted])
+    net.output(x)
+    net.loss = build.reduce(net, x, [0, 1])
+    return net.finish()
+
+
+def test_outline__mask_that_the_first_layer_asks_for__is_made_before_all_of_them() -> None:
+    net = masked_layers()
+    outlined = Outline(min_ops=4).run(net)
+    verify(outlined)
+    (function,) = outlined.functions
+    kinds = [op.kind for op in outlined.ops if op.kind != "constant"]
+    assert kinds == ["reshape", "map", "call", "call", "call", "reduce"]
+    assert not any(v.dtype == i32 for v in function.body.parameters)
+    feeds = random_feeds(net) | {net.inputs[1]: np.array([0, 1, 2, 0, 1, 0])}
+    expected, got = evaluate(net, feeds), evaluate(outlined, feeds)
+    np.testing.assert_array_equal(got[outlined.outputs[0]], expected[net.outputs[0]])
+    trained = training_pipeline(Schedule(), groups(net)).run(net)
+    assert not any(v.shape == (1, 6) for op in trained.ops if op.kind == "call" for v in op.outputs), "no gradient"
+
+
+def test_outline__what_one_op_reads_of_an_input__stays_where_it_is() -> None:
+    outlined = Outline(min_ops=4).run(masked_layers(labels=True))
+    kinds = [op.kind for op in outlined.ops if op.kind != "constant"]
+    assert kinds == ["reshape", "map", "call", "call", "call", "reshape", "map", "map", "reduce"]
 
 
 @settings(max_examples=40)

@@ -10,7 +10,9 @@ calls, so tokens may be coarse without harm.
 
 Random ops are equal if their modifiers differ by one number for the whole stretch, which the call adds again. The
 module path that the ops of an occurrence share is taken off the function and said by the call, so that each layer keeps
-its own name in reports. Aligning candidates with layers needs no care: of all rotations of a repeated stretch, the one
+its own name in reports. What all layers read of inputs alone, such as a mask, is mostly made where the first of them
+asks for it: it is moved out of that layer, to the begin of its place, so that the first layer is like the others.
+Aligning candidates with layers needs no care: of all rotations of a repeated stretch, the one
 that starts where the first layer starts occurs once more than the others.
 
 Tried and worse: comparing stretches module by module, by the user's source (one class used in two ways is two
@@ -19,13 +21,14 @@ functions, unrolled Python loops are none); hashing blocks of fixed sizes (finds
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, ClassVar
 
 from abele.graph.debug import DebugRecord
-from abele.network.ir import HERE, FrozenDict, Network, NetworkFunction, NetworkOp, OpBlock, Stage, Value
+from abele.network.ir import HERE, FrozenDict, Network, NetworkFunction, NetworkOp, OpBlock, Place, Stage, Value
 from abele.network.ir.network import attributes_key, block_key
 from abele.network.ops.control import split_label
 from abele.network.passes.base import Pass
@@ -49,15 +52,17 @@ class Outline(Pass):
 
     def run(self, net: Network) -> Network:
         """The network with calls, with the same results in the same order."""
-        found = _Outlining(net, self).run()
+        ops, shared = _shared_first(net)
+        found = _Outlining(replace(net, ops=ops), self, shared).run()
         return net if found is None else replace(net, ops=found)
 
 
 class _Outlining:
-    """One run of the pass: which ops are taken already, and the functions so far."""
+    """One run of the pass: which ops are taken already, which stay ``alone``, and the functions so far."""
 
-    def __init__(self, net: Network, settings: Outline) -> None:
+    def __init__(self, net: Network, settings: Outline, alone: Set[NetworkOp]) -> None:
         self._net = net
+        self._alone = alone
         self._settings = settings
         self._ops = net.ops
         self._taken = [False] * len(net.ops)
@@ -66,7 +71,7 @@ class _Outlining:
         self._names: set[str] = set()
 
     def run(self) -> tuple[NetworkOp, ...] | None:
-        tokens, numbers = _apart(self._ops, _tokens(self._ops))
+        tokens, numbers = _apart(self._ops, _tokens(self._ops), self._alone)
         for stretches in _candidates(tokens, self._settings.min_ops):
             self._take([(numbers[start], length) for start, length in stretches])
         return tuple(self._rewritten()) if self._calls else None
@@ -204,6 +209,41 @@ def _common_path(paths: Sequence[str]) -> str:
     return "/".join(shortest[:length])
 
 
+def _shared_first(net: Network) -> tuple[tuple[NetworkOp, ...], set[NetworkOp]]:
+    """The ops, with what follows from inputs alone and is read by ops that occur several times before all others of its
+    place; and these.
+    """
+    known = {*net.inputs, *(v for op in net.ops if op.kind == "constant" for v in op.outputs)}
+    early: list[NetworkOp] = []
+    for op in net.ops:
+        if op.inputs and known.issuperset(op.inputs) and not op.blocks and "modifier" not in op.attrs:
+            early.append(op)
+            known.update(op.outputs)
+    apart = set(early)
+    tokens = _tokens(net.ops)
+    often = Counter(tokens)
+    wanted = {
+        v for op, token in zip(net.ops, tokens, strict=True) if op not in apart and often[token] > 1 for v in op.inputs
+    }
+    moved: list[NetworkOp] = []
+    for op in reversed(early):
+        if not wanted.isdisjoint(op.outputs):
+            moved.append(op)
+            wanted.update(op.inputs)
+    if not moved:
+        return net.ops, set()
+    ahead: dict[Place | None, list[NetworkOp]] = {}
+    for op in reversed(moved):
+        ahead.setdefault(op.place, []).append(op)
+    taken, made = set(moved), list[NetworkOp]()
+    for op in net.ops:
+        if op.kind != "constant" and op.place in ahead:
+            made += ahead.pop(op.place)
+        if op not in taken:
+            made.append(op)
+    return tuple(made), taken
+
+
 def _readers(net: Network) -> dict[Value, list[int]]:
     """The ops that read each value, by number; what leaves the network has a reader past the last."""
     found: dict[Value, list[int]] = {}
@@ -221,9 +261,9 @@ def _tokens(ops: Sequence[NetworkOp]) -> list[int]:
     return [numbers.setdefault(_token(op), len(numbers)) for op in ops]
 
 
-def _apart(ops: Sequence[NetworkOp], tokens: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Tokens with one that occurs once wherever the place changes, and in place of each checkpoint, so that no repeated
-    stretch goes across.
+def _apart(ops: Sequence[NetworkOp], tokens: Sequence[int], alone: Set[NetworkOp]) -> tuple[list[int], list[int]]:
+    """Tokens with one that occurs once wherever the place changes, and in place of each checkpoint and of the ops that
+    are to stay alone, so that no repeated stretch goes across.
 
     Returns:
         The tokens, and for each the number of its op.
@@ -236,7 +276,7 @@ def _apart(ops: Sequence[NetworkOp], tokens: Sequence[int]) -> tuple[list[int], 
                 made.append(-1 - number)
                 numbers.append(number)
             place = op.place
-        made.append(-1 - len(ops) - number if op.kind == "keep" else token)
+        made.append(-1 - len(ops) - number if op.kind == "keep" or op in alone else token)
         numbers.append(number)
     return made, numbers
 
