@@ -38,12 +38,14 @@ class OpMeaning:
         attributes: Name and Python type (or types) of each attribute; all are required, no others allowed.
         planned: True if libraries plan it: it may have an attribute ``hint``, a
             :class:`~abele.network.ir.op.PlanHint`, besides the others.
+        hinted: True if it may have one, though it is none of the products that programs are cut and costed by.
         region_names: Names of the regions in listings; the last name stands for all further ones.
     """
 
     operands: ClassVar[int | tuple[int, int | None]] = 1
     attributes: ClassVar[Mapping[str, Any]] = {}
     planned: ClassVar[bool] = False
+    hinted: ClassVar[bool] = False
     region_names: ClassVar[tuple[str, ...]] = ()
 
     def types(self, op: NetworkOp) -> Types:

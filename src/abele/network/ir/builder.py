@@ -244,7 +244,7 @@ class BlockBuilder:
 def _is_planned(kind: str) -> bool:
     from abele.network.registry import RULES
 
-    return kind in RULES and RULES[kind].planned
+    return kind in RULES and (RULES[kind].planned or RULES[kind].hinted)
 
 
 class NetworkBuilder(BlockBuilder):

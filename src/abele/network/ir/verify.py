@@ -96,7 +96,7 @@ def check_op(op: NetworkOp) -> None:
     if not low <= len(op.inputs) <= (len(op.inputs) if high is None else high):
         wanted = counted(low, "operand") if low == high else f"{low} to {'any' if high is None else high} operands"
         raise _illegal(op, f"it takes {wanted}, not {len(op.inputs)}")
-    hints = {"hint": PlanHint} if rule.planned and "hint" in op.attrs else {}
+    hints = {"hint": PlanHint} if (rule.planned or rule.hinted) and "hint" in op.attrs else {}
     _check_attributes(op, {**rule.attributes, **hints})
     if len({v.stage for v in op.outputs}) > 1:
         raise _illegal(op, "its results belong to several stages")

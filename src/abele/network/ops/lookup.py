@@ -13,7 +13,7 @@ from abele.arrays import Array
 from abele.expr import apply, select
 from abele.expr.derivative import arg
 from abele.graph import Copy, Tensor
-from abele.network.ir import BlockBuilder, NetworkOp, Shape, Value
+from abele.network.ir import BlockBuilder, NetworkOp, PlanHint, Shape, Value
 from abele.network.ir.part import ValuePart
 from abele.network.ops.constant import full
 from abele.network.ops.elementwise import cast, map_
@@ -131,15 +131,16 @@ LARGE_TABLE = 128
 """A table of more than this part of an IPU's memory is spread for the least storage. Guessed: it, its sum of gradients
 and its optimiser's state all lie as it does."""
 OVERLAID = 0.15
-"""Share of a tile's memory that its look-ups and updates may then take for a while. Guessed: what published runs give
-the products of an embedding's IPU, whose temporary data these overlay."""
+"""Share of a tile's memory that its look-ups and updates may then take for a while, where their hint has none. Guessed:
+what published runs give the products of an embedding's IPU, whose temporary data these overlay."""
 
 
-def _plan(to: Lowering, table: Shape, rows: Value, **options: Any) -> SlicePlan:
+def _plan(to: Lowering, table: Shape, rows: Value, hint: PlanHint | None = None, **options: Any) -> SlicePlan:
     """Plan of a table that ``rows`` are gathered from, or joined with."""
     memory = to.graph.system.ipu.tile.total_bytes * to.graph.num_tiles
     if not options and math.prod(table) * rows.dtype.bytes > memory // LARGE_TABLE:
-        options = {"planMinimisationTarget": "storage", "availableMemoryProportion": OVERLAID}
+        share = OVERLAID if hint is None or hint.proportion is None else hint.proportion
+        options = {"planMinimisationTarget": "storage", "availableMemoryProportion": share}
     return embedding.plan(
         to.graph,
         rows.dtype,
@@ -185,6 +186,7 @@ class LookUp(OpRule):
     """Rows of a table by number; a number that is none of a row gives zeros."""
 
     operands = 2
+    hinted = True
 
     def types(self, op: NetworkOp) -> Types:
         """One row for each number."""
@@ -226,7 +228,11 @@ class LookUp(OpRule):
         table, index = op.inputs
         if not op.output.size:
             return to.graph.map(to.graph.variable(op.output.dtype, op.output.shape, name="rows"), 0)
-        plan, tables, numbers = _plan(to, table.shape, op.output), _grouped(to[table], 2), _grouped(to[index], 1)
+        plan, tables, numbers = (
+            _plan(to, table.shape, op.output, op.hint),
+            _grouped(to[table], 2),
+            _grouped(to[index], 1),
+        )
         if not is_stored_for(tables, plan):
             plan = _plan_as_stored(to, table.shape, op.output, tables, usedForUpdate=False)
         rows = popops.grouped_multi_slice(to.graph, tables, numbers, [0], [1], to.prog, plan=plan, name="multi_slice")
@@ -237,7 +243,9 @@ class LookUp(OpRule):
         table = op.inputs[0]
         if operand != 0:
             return None
-        return _new_table(to, table.shape, table.dtype, _plan(to, table.shape, op.output), table.name or "table")
+        return _new_table(
+            to, table.shape, table.dtype, _plan(to, table.shape, op.output, op.hint), table.name or "table"
+        )
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """Rows of the gradient added up by their numbers."""
@@ -252,6 +260,7 @@ class AddRows(OpRule):
     """Rows added up by number in a table of zeros."""
 
     operands = 2
+    hinted = True
     attributes: ClassVar = {"entries": int}
     adds_to_sums = True
 
@@ -268,7 +277,7 @@ class AddRows(OpRule):
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """A table of zeros, and one multi-update."""
         rows, index = op.inputs
-        plan = _plan(to, op.output.shape, rows)
+        plan = _plan(to, op.output.shape, rows, op.hint)
         table = _new_table(to, op.output.shape, rows.dtype, plan, "rows")
         popops.zero(to.graph, table, to.prog)
         _update(to, table, _rows(to, rows), index=index, operation="add", plan=plan)
@@ -277,7 +286,7 @@ class AddRows(OpRule):
     def lower_onto(self, to: Lowering, op: NetworkOp, total: Tensor, scale: float) -> None:
         """Rows are added to the total itself, where that has their type and lies as they are added up."""
         rows, index = op.inputs
-        plan = _plan(to, op.output.shape, rows)
+        plan = _plan(to, op.output.shape, rows, op.hint)
         if total.dtype == rows.dtype and is_stored_for(_grouped(total, 2), plan):
             _update(to, total, _rows(to, rows), index=index, operation="add", plan=plan, scale=scale)
         else:
