@@ -10,8 +10,9 @@ or with the host, so there is none between the calls.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from abele.distribution.lowering import Lowering
 from abele.distribution.stashes import (
@@ -100,6 +101,7 @@ class _PipelineStage(StageSteps):
         graph: The graph of that IPU.
         arriving: Copies to it before each of its ticks: source and destination.
         tensors: Tensors here for values of earlier stages.
+        waiting: Values of earlier stages that are read when they are first needed, with what reads them.
         places: Its positions in the rings of each IPU: mostly of its own, but values for a later stage wait there.
         seed: Its own state of random ops.
     """
@@ -112,8 +114,17 @@ class _PipelineStage(StageSteps):
         self.graph = graph
         self.arriving: list[tuple[Tensor, Tensor]] = []
         self.tensors: dict[Value, Tensor] = {}
+        self.waiting: dict[Value, Callable[[Steps], dict[Value, Tensor]]] = {}
         self.places: dict[int, RingPlaces] = {}
         self.seed: Tensor | None = None
+
+    def read_rings(self, values: Iterable[Value]) -> None:
+        """Append what reads those of the values that are still in rings."""
+        for value in values:
+            if value in self.waiting:
+                made = self.waiting[value](self.compute)
+                self.tensors |= made
+                self.waiting = {v: reads for v, reads in self.waiting.items() if v not in made}
 
 
 class PipelinedBody(Body):
@@ -178,8 +189,11 @@ class PipelinedBody(Body):
             for op in mine:
                 # Values are sent from where they were made: nothing of this tick has run.
                 crosses = op.kind == "transfer" and op not in once
+                if not crosses:
+                    stage.read_rings(op.inputs)
                 with to.reading({} if crosses else stage.tensors):
                     self._lower(to, op, stage, once, sums)
+            stage.read_rings(list(stage.waiting))
             with to.reading(stage.tensors), to.into(stage.compute):
                 to.settle()
             self._keep(stage, readers, to)
@@ -285,10 +299,12 @@ class PipelinedBody(Body):
                 else:
                     ring = TableRing.of(graph, row, length)
                 ring.write(self._index(stage, ipu, length), stage.leaving)
-                for number in numbers:
-                    if number > near:
-                        later = self._stages[number]
-                        later.tensors |= ring.read(self._index(later, ipu, length), later.entering)
+                for later in (self._stages[number] for number in numbers if number > near):
+                    index = self._index(later, ipu, length)
+                    if away:
+                        later.tensors |= ring.read(index, later.entering)
+                    else:
+                        later.waiting |= dict.fromkeys(row.shown, partial(ring.read, index))
 
     def _index(self, stage: _PipelineStage, ipu: int, length: int) -> Tensor:
         """Position of a stage in rings of a length on an IPU."""

@@ -4,8 +4,9 @@ Between the two stages are as many ticks as their numbers differ by, and every `
 the value of another micro-batch. Within a tick later stages run before earlier ones. So a value that is read up to
 ``stride`` ticks later is still where it was made. One that is read ``n`` ticks later needs ``n / stride`` places: with
 stride 1 and 3 ticks, a ring of 3 rows. The oldest row is read before it is written anew. Values from other IPUs arrive
-before any stage runs, and have to be read one tick earlier. All values of one type that the same stages read are one
-row of a ring, written and read in one step each.
+before any stage runs, and have to be read one tick earlier. Small values of one type that the same stages read are one
+row of a ring, written and read in one step each. A large one has a ring of its own, and is read when its first reader
+is about to run: until then it is there once, not twice.
 """
 
 from __future__ import annotations
@@ -84,6 +85,11 @@ class RingRow:
         return self.stored != self._made.dtype
 
     @property
+    def shown(self) -> tuple[Value, ...]:
+        """The values, in order."""
+        return tuple(self._tensors)
+
+    @property
     def size(self) -> int:
         """Elements."""
         return self._made.size
@@ -118,13 +124,21 @@ class RingRow:
         return found
 
 
+_ALONE_BYTES = 1024
+"""Bytes of each tile from which on a value has a row of its own: it is then read just before its first reader. Smaller
+ones are not worth a step each.
+"""
+
+
 def rows_of(graph: Graph, waiting: Iterable[WaitingValue], location: TensorLocation) -> Iterator[tuple[RingRow, bool]]:
     """Rows of the values of one element type that lie alike, and whether they lie in streaming memory."""
-    found: dict[tuple[str, str, bool], list[WaitingValue]] = {}
-    for part in waiting:
+    found: dict[tuple[str, str, bool, int], list[WaitingValue]] = {}
+    for number, part in enumerate(waiting):
         away = location.is_off_chip(part.tensor.size)
-        found.setdefault((part.tensor.dtype.name, part.stored.name, away), []).append(part)
-    for (_, _, away), parts in found.items():
+        is_large = part.tensor.size * part.tensor.dtype.bytes >= _ALONE_BYTES * graph.num_tiles
+        alone = number if is_large and not away else -1
+        found.setdefault((part.tensor.dtype.name, part.stored.name, away, alone), []).append(part)
+    for (_, _, away, _), parts in found.items():
         yield RingRow(graph, {part.value: part.tensor for part in parts}, parts[0].stored), away
 
 
