@@ -14,7 +14,7 @@ from abele.graph import Copy, Execute, Graph, Tensor
 from abele.graph.program import walk
 from abele.machine import systems
 from abele.network import Group, NetworkBuilder, Place, Schedule, Sgd
-from abele.network.ir import BlockBuilder, Value
+from abele.network.ir import BlockBuilder, PlanHint, Value
 from abele.network.ops import build
 from abele.network.ops.recurrent import LstmValues, lstm
 from abele.numerics import f16, f32
@@ -321,3 +321,47 @@ def test_norm__gain_and_shift__lie_apart_and_each_with_its_gradient() -> None:
 
     assert not set(tiles("gain")) & set(tiles("shift"))
     assert (tiles("gain"), tiles("shift")) == (tiles("gamma"), tiles("beta"))
+
+
+def pieces_of(program: NetworkProgram, name: str) -> int:
+    """Pieces that vertices of a compute set read and write, over the vertices and fields that there are."""
+    sets = [s.compute_set for s in walk(program.program) if isinstance(s, Execute) and s.compute_set.name == name]
+    edges = [e for s in sets for group in s.groups for e in group.edges.values()]
+    return max(len(e.regions.begin) // e.regions.num for e in edges)
+
+
+def test_lowering__product_that_is_added_to_an_older_value__lies_as_that_does() -> None:
+    net = NetworkBuilder()
+    x = net.input((512, 256), f16, "x")
+    up = build.linear(net, x, net.parameter((1024, 256), f16, "up"))
+    down = build.linear(net, build.nonlinearity(net, "gelu", up), net.parameter((256, 1024), f16, "down"))
+    net.output(build.map_(net, arg(0) + arg(1), [x, down]))
+    # Its plan alone would leave rows innermost: a piece for each of a tile's 89 elements.
+    assert pieces_of(lowered(net), "map/map") <= 4
+
+
+def test_lowering__products_that_are_joined_to_a_matrix__lie_as_its_parts() -> None:
+    net = NetworkBuilder()
+    left, right = net.input((8, 128, 128), f16, "left"), net.input((8, 128, 64), f16, "right")
+    query = build.matmul(net, left, right)
+    key = build.transpose(net, build.matmul(net, build.transpose(net, right, 1, 2), left), 1, 2)
+    parts = [build.reshape(net, part, (1, 8, 128, 64)) for part in (query, key)]
+    joined = build.permute(net, build.concat(net, parts, 0), (2, 0, 1, 3))
+    rows = build.reshape(net, joined, (128, 2 * 8 * 64))
+    net.output(build.matmul(net, rows, net.parameter((2 * 8 * 64, 256), f16, "w")))
+    (made,) = copies(lowered(net), "whole")
+    assert isinstance(made.source, Tensor)
+    begin, size = made.source.intervals()
+    assert len(begin) * 16 <= made.source.size, "pieces of 16 channels at least"
+    assert size.sum() == made.source.size
+
+
+@pytest.mark.parametrize(("share", "tiles"), [(None, 1408), (0.22, 1472)])
+def test_lowering__look_ups_with_a_share_of_memory__spread_their_table_with_it(share: float, tiles: int) -> None:
+    net = NetworkBuilder()
+    rows = net.input((1536,), "i32", "rows")
+    with net.at(hint=None if share is None else PlanHint(proportion=share)):
+        net.output(build.look_up(net, net.parameter((30_912, 1024), f16, "table"), rows))
+    graph = lowered(net).graph
+    table = next(v for v in graph.variables if v.name.endswith("table"))
+    assert len(np.unique(table.mapping.tile)) == tiles

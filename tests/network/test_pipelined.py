@@ -9,9 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from abele.distribution import training_program
 from abele.distribution.pipelined import Ticks
 from abele.errors import InvalidOptionError, NetworkError
 from abele.expr.derivative import arg
+from abele.graph import DebugRecord, Graph
+from abele.machine import systems
 from abele.network import Adam, Group, Lamb, Network, NetworkBuilder, Place, Schedule, Sgd, training_pipeline
 from abele.network.ops import build
 from abele.network.schedule import OutputMode, PipelineSchedule
@@ -296,3 +299,45 @@ def test_ticks__of_a_pipeline__bring_each_micro_batch_through_each_stage(
              for t in range(ticks.count)]  # fmt: skip
     assert [row for row in rows if row] == [row for row in every if row]
     assert len(loops) <= 2 * stages + 5 * stride
+
+
+def test_rings__of_large_values__are_read_when_their_first_reader_is_about_to_run() -> None:
+    system = systems.get("bow-2000").evolve(ipu={"num_tiles": 16})
+    net = NetworkBuilder()
+    hidden = net.input((64, 64), "f32", "x")
+    for stage in range(3):
+        with net.at(place=Place(stage, stage)):
+            for layer in range(2):
+                product = build.matmul(net, hidden, net.parameter((64, 64), "f32", f"w{stage}.{layer}"))
+                hidden = build.keep(net, build.nonlinearity(net, "tanh", product))
+            net.loss = build.mean(net, hidden, [0, 1])
+    net.output(net.loss)
+    model = net.finish()
+    settings = Settings(system=system)
+    report = compile_network(
+        model, Schedule(accumulation=12), groups=[Group(Sgd(lr=0.1), model.parameters)], settings=settings
+    ).executable.report
+    steps = report.steps
+    backward = [str(n) for n, block in zip(steps["name"], steps["block"], strict=True) if str(block) == "stage4"]
+    reads = [number for number, name in enumerate(backward) if name.startswith("read_ring")]
+    products = [number for number, name in enumerate(backward) if "matmul" in name]
+    assert any(reads[0] < product < reads[-1] for product in products)
+
+
+def test_stages__that_compute_a_norm_again__make_no_result_of_it_that_nothing_reads() -> None:
+    net = NetworkBuilder()
+    hidden = net.input((BATCH, WIDTH), "f32", "x")
+    for stage in range(3):
+        with net.at(place=Place(stage, stage)):
+            product = build.matmul(net, hidden, net.parameter((WIDTH, WIDTH), "f32", f"w{stage}"))
+            gain, shift = (net.parameter((WIDTH,), "f32", f"{what}{stage}") for what in ("gain", "shift"))
+            with net.at(DebugRecord("norm")):
+                hidden = build.norm(net, product, 1, 1e-5, gain, shift)[0]
+            net.loss = build.mean(net, build.map_(net, arg(0) * arg(0), [hidden]), [0, 1])
+    net.output(net.loss)
+    model = net.finish()
+    made = training_program(model, Graph("bow-2000"), Schedule(accumulation=8), [Group(Sgd(lr=0.1), model.parameters)])
+    names = [v.name for v in made.graph.variables]
+    # Whitened activations alone; where both are made, they are "out" and "whitened".
+    assert any("norm/again" in name and name.endswith("again/out") for name in names)
+    assert not any("norm/again" in name and name.endswith("whitened") for name in names)

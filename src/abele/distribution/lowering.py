@@ -9,12 +9,13 @@ from typing import Any
 
 from abele.distribution.combined_momenta import CombinedMomenta
 from abele.distribution.lowering_cache import Repeats, lowering_context
+from abele.distribution.matrix_parts import MatrixPart, matrix_parts
 from abele.distribution.remote_weights import RemoteWeights, WeightRow
 from abele.distribution.shared_functions import SharedFunctions
 from abele.distribution.state_units import RemoteSums
 from abele.distribution.update import GroupUpdate
 from abele.graph import Copy, DebugRecord, Graph, Steps, Tensor, Variable, WriteUndef
-from abele.network.ir import Dense, NetworkOp, OpBlock, Place, Value
+from abele.network.ir import Dense, NetworkOp, OpBlock, Place, Stage, Value
 from abele.network.ir.network import attributes_key, contents_of
 from abele.network.joined_copies import joined
 from abele.network.registry import OpRule, rule_of
@@ -78,6 +79,8 @@ class Lowering:
         self._readers: dict[Value, int] = {}
         self._owned: set[Value] = set()
         self._like: dict[Value, Value] = {}
+        self._knows_leaving = False
+        self._parts: dict[Value, MatrixPart] = {}
         self._leaves_as: dict[Value, Value] = {}
         self._waiting: dict[Value, NetworkOp] = {}
         self._given: dict[Value, Tensor] = {}
@@ -101,8 +104,8 @@ class Lowering:
         return self._readers.get(value) == 1
 
     def is_dead(self, value: Value) -> bool:
-        """True if nothing at all asks for ``value``; known inside of blocks, whose results are announced."""
-        return self._outer is not None and value not in self._readers
+        """True if nothing at all asks for ``value``; known where what leaves was announced, as it is in blocks."""
+        return self._knows_leaving and value not in self._readers
 
     def bind(self, value: Value, tensor: Tensor) -> None:
         """Let ``tensor`` stand for ``value``."""
@@ -129,6 +132,9 @@ class Lowering:
         model = self._like.get(value)
         if model is not None and model in self._tensors:
             return self._tensors[model]
+        part = self._parts.get(value)
+        if part is not None:
+            return part.model(self.graph)
         outside = self._leaves_as.get(value)
         return self._outer.like(outside) if self._outer is not None and outside is not None else None
 
@@ -172,12 +178,12 @@ class Lowering:
 
     # --- ops -----------------------------------------------------------------------------------------------------
 
-    def run(self, ops: Iterable[NetworkOp], leaving: Iterable[Value] = ()) -> None:
+    def run(self, ops: Iterable[NetworkOp], leaving: Iterable[Value] | None = None) -> None:
         """Lower ops in order.
 
         Args:
             ops: Ops to lower.
-            leaving: Values that are needed afterwards.
+            leaving: All values that are needed afterwards; None where that is not known.
 
         Raises:
             UnsupportedOpError: An op of a kind without a rule.
@@ -186,13 +192,17 @@ class Lowering:
         self.announce(listed, leaving)
         self.lower(listed)
 
-    def announce(self, ops: Sequence[NetworkOp], leaving: Iterable[Value] = ()) -> None:
-        """Note the readers of values, before any op is lowered."""
-        for value in (*leaving, *(v for op in ops for v in op.inputs)):
+    def announce(self, ops: Sequence[NetworkOp], leaving: Iterable[Value] | None = None) -> None:
+        """Note the readers of values, before any op is lowered; ``leaving`` are all that something else asks for."""
+        self._knows_leaving = leaving is not None
+        for value in (*(leaving or ()), *(v for op in ops for v in op.inputs)):
             self._readers[value] = self._readers.get(value, 0) + 1
         for op in ops:
             if op.kind == "constant":
                 self._constants[op.output] = op
+        for product, addend in _residuals(ops).items():
+            self._like.setdefault(product, addend)
+        self._parts.update(matrix_parts(ops))
 
     def lower(self, ops: Iterable[NetworkOp], *, settle: bool = True) -> None:
         """Lower ops that were announced, in order.
@@ -555,3 +565,25 @@ def located(graph: Graph, origin: DebugRecord, *, scoped: bool = True) -> Iterat
     location = (origin.file, origin.line) if origin.file else None
     with graph.scope(origin.full_name if scoped else "", location=location, text=origin.text):
         yield
+
+
+def _residuals(ops: Sequence[NetworkOp]) -> dict[Value, Value]:
+    """For each product that an element-wise op reads beside a value of its shape, that value, which is older.
+
+    Matrix units leave channels or rows innermost, whichever is faster, and what comes past a block lies as its first
+    reader wanted. Joined where they lie otherwise, every element would be a piece of its own.
+    """
+    made = {v: number for number, op in enumerate(ops) for v in op.outputs}
+    # What a function returns may be such a product, too.
+    products = {v for op in ops if op.kind in ("linear", "matmul", "call") for v in op.outputs}
+    found: dict[Value, Value] = {}
+    for op in ops:
+        if op.kind != "map" or op.stage == Stage.UPDATE:
+            continue
+        whole = [v for v in op.inputs if v.type == op.output.type and v.place.ipu == op.output.place.ipu]
+        if len(whole) < 2:
+            continue
+        *older, last = sorted(whole, key=lambda v: made.get(v, -1))
+        if last in products:
+            found[last] = older[0]
+    return found

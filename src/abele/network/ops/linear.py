@@ -81,7 +81,7 @@ class Linear(OpRule):
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One matmul, then the bias added in place."""
         x, weight = to[op.inputs[0]], to[op.inputs[1]]
-        product = poplin.matmul(to.graph, x, weight.T, to.prog, **to.planned(op, x.dtype))
+        product = poplin.matmul(to.graph, x, weight.T, to.prog, like=to.like(op.output), **to.planned(op, x.dtype))
         if len(op.inputs) == 3:
             poplin.add_bias(to.graph, product, to[op.inputs[2]], to.prog)
         return product
