@@ -339,5 +339,5 @@ def test_stages__that_compute_a_norm_again__make_no_result_of_it_that_nothing_re
     made = training_program(model, Graph("bow-2000"), Schedule(accumulation=8), [Group(Sgd(lr=0.1), model.parameters)])
     names = [v.name for v in made.graph.variables]
     # Whitened activations alone; where both are made, they are "out" and "whitened".
-    assert any("norm/again" in name and name.endswith("again/out") for name in names)
+    assert any("norm/again" in name and name.endswith("norm/out") for name in names)
     assert not any("norm/again" in name and name.endswith("whitened") for name in names)
