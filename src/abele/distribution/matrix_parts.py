@@ -63,7 +63,7 @@ class MatrixPart:
 
 def matrix_parts(ops: Sequence[NetworkOp]) -> dict[Value, MatrixPart]:
     """For each product that is joined with others to a matrix that products read, its part of that."""
-    maker = {op.output: op for op in ops if len(op.outputs) == 1}
+    maker: dict[Value, NetworkOp] = {op.output: op for op in ops if len(op.outputs) == 1}
     readers: dict[Value, list[NetworkOp]] = {}
     for op in ops:
         for value in op.inputs:
@@ -73,7 +73,7 @@ def matrix_parts(ops: Sequence[NetworkOp]) -> dict[Value, MatrixPart]:
         if op.kind != "concat":
             continue
         matrix, after = op.output, list[NetworkOp]()
-        while len(reading := readers.get(matrix, ())) == 1 and reading[0].kind in _VIEWS:
+        while len(reading := readers.get(matrix, [])) == 1 and reading[0].kind in _VIEWS:
             after.append(reading[0])
             matrix = reading[0].output
         if matrix.ndim != 2 or not _is_in_products(matrix, readers):
