@@ -1,4 +1,4 @@
-"""This package's own code as a digest, on which everything depends that is kept from one process to the next."""
+"""This package's own code as a digest: whatever outlives a process depends on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Costs: columns that count, and searches that find them again."""
+"""Costs: the columns that count, and finding them again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was found once: it is on disk, under all that it depends on."""
+"""Findings on disk, under all that they depend on."""
 
 from __future__ import annotations
 

@@ -324,7 +324,7 @@ def test_norm__gain_and_shift__lie_apart_and_each_with_its_gradient() -> None:
 
 
 def pieces_of(program: NetworkProgram, name: str) -> int:
-    """Pieces that vertices of a compute set read and write, over the vertices and fields that there are."""
+    """Pieces of a vertex's field in a compute set, at the mean, of the field with most."""
     sets = [s.compute_set for s in walk(program.program) if isinstance(s, Execute) and s.compute_set.name == name]
     edges = [e for s in sets for group in s.groups for e in group.edges.values()]
     return max(len(e.regions.begin) // e.regions.num for e in edges)

@@ -568,7 +568,7 @@ def located(graph: Graph, origin: DebugRecord, *, scoped: bool = True) -> Iterat
 
 
 def _residuals(ops: Sequence[NetworkOp]) -> dict[Value, Value]:
-    """For each product that an element-wise op reads beside a value of its shape, that value, which is older.
+    """Products that element-wise ops read beside an older value of their shape, each with that value.
 
     Matrix units leave channels or rows innermost, whichever is faster, and what comes past a block lies as its first
     reader wanted. Joined where they lie otherwise, every element would be a piece of its own.

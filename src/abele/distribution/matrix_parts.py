@@ -1,4 +1,4 @@
-"""Parts of matrices: products that are joined to one matrix, which other products read.
+"""Parts of matrices: products that are joined to one matrix, an operand of other products.
 
 The gradients of queries, keys and values are three stacks of products, by head; together they are the gradient of what
 one product made, [rows, 3 · heads · width]. Each lies as its own plan left it, some with rows innermost, some with
@@ -62,7 +62,7 @@ class MatrixPart:
 
 
 def matrix_parts(ops: Sequence[NetworkOp]) -> dict[Value, MatrixPart]:
-    """For each product that is joined with others to a matrix that products read, its part of that."""
+    """Parts of matrices that products read, by the product that makes each."""
     maker: dict[Value, NetworkOp] = {op.output: op for op in ops if len(op.outputs) == 1}
     readers: dict[Value, list[NetworkOp]] = {}
     for op in ops:
@@ -93,7 +93,7 @@ def _is_in_products(matrix: Value, readers: dict[Value, list[NetworkOp]]) -> boo
 
 
 def _product(value: Value, maker: dict[Value, NetworkOp]) -> tuple[Value, tuple[NetworkOp, ...]]:
-    """What a value shows, and the views that lead to it."""
+    """The value behind some views, and these, in order."""
     views: list[NetworkOp] = []
     while (op := maker.get(value)) is not None and op.kind in _VIEWS:
         views.append(op)

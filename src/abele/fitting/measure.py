@@ -270,7 +270,7 @@ def _saved(net: Network) -> list[Value]:
 
 
 def _without_views(net: Network, values: Iterable[Value]) -> Iterable[Value]:
-    """What values are views of: their elements, each once."""
+    """The values behind some that may be views, each once."""
     source = {op.output: op.inputs[0] for op in net.ops if op.kind in ("reshape", "permute")}
 
     def seen(value: Value) -> Value:

@@ -1,4 +1,4 @@
-"""What was found out once and stays on disk: it is found again by all that it depends on.
+"""Findings on disk: what was found out once is found again by all that it depends on.
 
 They are objects of the cache of compiled code (:mod:`abele.llvm.cache`), which checks that they are whole, keeps to
 its limit, and removes first what was not used for longest.
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def kept(of: str, kind: type[T], measure: Callable[[], T]) -> T:
-    """What was found before, here or by another process; otherwise it is found now.
+    """A finding of before, by this process or another; otherwise it is made now.
 
     Args:
         of: Stands for all that it depends on, the code of this package included.
@@ -37,7 +37,7 @@ def kept(of: str, kind: type[T], measure: Callable[[], T]) -> T:
 
 
 def stored(of: str, kind: type[T]) -> T | None:
-    """What was found before; None where nothing was."""
+    """A finding of before; None where there is none."""
     found = load_object(_key(of, kind))
     if found is not None:
         with contextlib.suppress(zlib.error, msgspec.DecodeError):

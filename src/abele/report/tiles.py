@@ -105,7 +105,7 @@ def joined(first: npt.NDArray[Any], count: npt.NDArray[Any], **values: Int64) ->
     return begin[at].astype(np.int64), total.astype(np.int64), {name: column[at] for name, column in columns.items()}
 
 
-def by_tile(report: Report, table: Table, rows: slice, column: str) -> Int64:
+def by_tile(report: Report, table: Table, rows: slice | Int64, column: str) -> Int64:
     """A column of some rows of a relation with tiles, as one number for each tile, int64[tiles]."""
     first, count, values = (table[name][rows] for name in ("first_tile", "num_tiles", column))
     return spread(first, count, values, report.memory.num_tiles)

@@ -224,7 +224,7 @@ class Map(OpRule):
         return None
 
     def constant_layout(self, to: Lowering, op: NetworkOp, operand: int) -> tuple[StorageOrder, TileMapping] | None:
-        """The part of a full operand's layout that a repeated constant meets, as for masks that scores get."""
+        """The part of a full operand's layout that a repeated constant meets, such as a mask of scores."""
         value, shape = op.inputs[operand], op.output.shape
         for larger in op.inputs:
             if larger.shape == shape != value.shape and to.has_layout(larger):

@@ -262,8 +262,9 @@ def _tokens(ops: Sequence[NetworkOp]) -> list[int]:
 
 
 def _apart(ops: Sequence[NetworkOp], tokens: Sequence[int], alone: Set[NetworkOp]) -> tuple[list[int], list[int]]:
-    """Tokens with one that occurs once wherever the place changes, and in place of each checkpoint and of the ops that
-    are to stay alone, so that no repeated stretch goes across.
+    """Tokens, cut where no repeated stretch may go across.
+
+    A token that occurs once stands wherever the place changes, and for each checkpoint and each op of ``alone``.
 
     Returns:
         The tokens, and for each the number of its op.
