@@ -221,7 +221,7 @@ def test_outline__layers_that_differ_in_one_number__stay() -> None:
 
 
 def masked_layers(*, labels: bool = False) -> Network:
-    """Layers that hide by a mask, which is made where the first of them asks for it."""
+    """Layers that hide by a mask, made where the first of them asks for it."""
     net = NetworkBuilder()
     x, numbers = net.input((4, 6), "f32", "x"), net.input((6,), "i32", "numbers")
     mask: Value | None = None

@@ -62,7 +62,7 @@ class MatrixPart:
 
 
 def matrix_parts(ops: Sequence[NetworkOp]) -> dict[Value, MatrixPart]:
-    """Parts of matrices that products read, by the product that makes each."""
+    """Parts of matrices, by the product that makes each."""
     maker: dict[Value, NetworkOp] = {op.output: op for op in ops if len(op.outputs) == 1}
     readers: dict[Value, list[NetworkOp]] = {}
     for op in ops:

@@ -110,8 +110,7 @@ PUBLISHED = (
     ),
     Published("FF/1/Add", "feed_forward/up", "popops.map", 25_088, 39_380, 35_840),
 )
-"""The first layer; operations that ours has not, and residual sums, whose operands lie by what is around them, are left
-out."""
+"""The first layer, without residual sums, whose operands lie by what is around them, and without what is not in ours."""
 
 
 def layer() -> Network:
