@@ -332,7 +332,7 @@ def pieces_of(program: NetworkProgram, name: str) -> int:
 
 def test_lowering__product_that_is_added_to_an_older_value__lies_as_that_does() -> None:
     net = NetworkBuilder()
-    x = net.input((512, 256), f16, "x")
+    x = net.input((4096, 256), f16, "x")
     up = build.linear(net, x, net.parameter((1024, 256), f16, "up"))
     down = build.linear(net, build.nonlinearity(net, "gelu", up), net.parameter((256, 1024), f16, "down"))
     net.output(build.map_(net, arg(0) + arg(1), [x, down]))

@@ -1,4 +1,4 @@
-"""Published limits of inference: the largest batch that ran fits, the next that did not does not."""
+"""Published limits of inference: batches that ran fit, and those out of memory do not."""
 
 from __future__ import annotations
 

@@ -72,8 +72,9 @@ def test_option__is_given__costs_more(kind: str, line: str, more: str) -> None:
 )
 def test_size__doubles__cycles_grow_smoothly(kind: str, line: str, sizes: tuple[int, ...]) -> None:
     found = [cycles(kind, line.replace("@", str(size))) for size in sizes]
-    # whole groups of channels need no padding: published float layers of batch 8 take 5 % less than those of batch 4
-    assert all(0.94 * a <= b <= 3 * a for a, b in pairwise(found)), found
+    # Whole groups of channels need no padding, and partial sums of 4 samples are sent as those of 8: published float
+    # layers of batch 8 take 5 % less than those of batch 4, ours 7 %.
+    assert all(0.93 * a <= b <= 3 * a for a, b in pairwise(found)), found
 
 
 def test_training__of_conv__is_the_sum_of_its_passes() -> None:

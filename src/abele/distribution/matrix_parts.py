@@ -13,13 +13,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from abele.graph import Graph, Tensor
-from abele.network.ir import NetworkOp, Value
+from abele.network.ir import SAME_ELEMENTS, NetworkOp, Value
 from abele.poplibs.poputil.layout import channels_per_group
 from abele.poplibs.poputil.order import storage_order
-
-_VIEWS = frozenset({"reshape", "permute"})
-"""Kinds that show each element once, and can be undone."""
-
 
 _PRODUCTS = frozenset({"linear", "matmul"})
 
@@ -73,7 +69,7 @@ def matrix_parts(ops: Sequence[NetworkOp]) -> dict[Value, MatrixPart]:
         if op.kind != "concat":
             continue
         matrix, after = op.output, list[NetworkOp]()
-        while len(reading := readers.get(matrix, [])) == 1 and reading[0].kind in _VIEWS:
+        while len(reading := readers.get(matrix, [])) == 1 and reading[0].kind in SAME_ELEMENTS:
             after.append(reading[0])
             matrix = reading[0].output
         if matrix.ndim != 2 or not _is_in_products(matrix, readers):
@@ -95,7 +91,7 @@ def _is_in_products(matrix: Value, readers: dict[Value, list[NetworkOp]]) -> boo
 def _product(value: Value, maker: dict[Value, NetworkOp]) -> tuple[Value, tuple[NetworkOp, ...]]:
     """The value behind some views, and these, in order."""
     views: list[NetworkOp] = []
-    while (op := maker.get(value)) is not None and op.kind in _VIEWS:
+    while (op := maker.get(value)) is not None and op.kind in SAME_ELEMENTS:
         views.append(op)
         value = op.inputs[0]
     return value, tuple(reversed(views))

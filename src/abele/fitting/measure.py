@@ -23,6 +23,7 @@ from abele.llvm.kept import kept, stored
 from abele.machine import System
 from abele.network import Network, NetworkOp, OutputMode, Schedule, Stage, Value, inference_pipeline, training_pipeline
 from abele.network.invariant_values import fixed_values
+from abele.network.ir import SAME_ELEMENTS
 from abele.session import Settings
 from abele.session.store import content_key
 
@@ -271,7 +272,7 @@ def _saved(net: Network) -> list[Value]:
 
 def _without_views(net: Network, values: Iterable[Value]) -> Iterable[Value]:
     """The values behind some that may be views, each once."""
-    source = {op.output: op.inputs[0] for op in net.ops if op.kind in ("reshape", "permute")}
+    source = {op.output: op.inputs[0] for op in net.ops if op.kind in SAME_ELEMENTS}
 
     def seen(value: Value) -> Value:
         while value in source:

@@ -110,7 +110,7 @@ PUBLISHED = (
     ),
     Published("FF/1/Add", "feed_forward/up", "popops.map", 25_088, 39_380, 35_840),
 )
-"""The first layer, without residual sums, whose operands lie by what is around them, and without what is not in ours."""
+"""The first layer, without residual sums, whose operands lie by what is around them, and what is not in ours."""
 
 
 def layer() -> Network:

@@ -34,6 +34,7 @@ from abele.network.autodiff.split_block import at_once, split
 from abele.network.automatic_scale import AutomaticLossScale
 from abele.network.ir import (
     HERE,
+    SAME_ELEMENTS,
     BlockBuilder,
     FrozenDict,
     Network,
@@ -197,15 +198,13 @@ class _BackwardRegion(RegionBuilder):
 
     def _import(self, value: Value) -> Value:
         maker = self.outer.makers.get(value)
-        if maker is None or maker.kind not in _VIEWS or value in self._at_hand:
+        if maker is None or maker.kind not in SAME_ELEMENTS or value in self._at_hand:
             return super()._import(value)
         made = replace(value, name="", stage=Stage.BACKWARD, place=self._place)
         self.append(replace(maker, inputs=(self.read(maker.inputs[0]),), outputs=(made,)))
         return made
 
 
-_VIEWS = ("reshape", "permute")
-"""Kinds of op whose results are all elements of their operand."""
 _BY_WEIGHT = "convolution_grad_weight"
 """Kind of the gradients by weights that write their operands anew."""
 _RECOMPUTED = "recomputed"

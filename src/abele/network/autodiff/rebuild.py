@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from abele.expr import NONLINEARITIES, Expr, apply, derivative
-from abele.network.ir import BlockBuilder, Network, NetworkOp, Shape, Value
+from abele.network.ir import SAME_ELEMENTS, BlockBuilder, Network, NetworkOp, Shape, Value
 from abele.network.ops import build
 from abele.network.registry import rule_of
 
@@ -38,10 +38,7 @@ SMALL = 4
 FAR_FROM_PEAK = 2
 """Part (1 / 2) of the activations of the fullest block; a block with fewer is taken not to be at the peak (a guess)."""
 
-_VIEWS = frozenset({"reshape", "permute"})
-"""Kinds that show each element of a value once."""
-
-_FREE = _VIEWS | {"expand", "detach", "constant"}
+_FREE = SAME_ELEMENTS | {"expand", "detach", "constant"}
 """Kinds that make no activation."""
 
 _READ_THEIR_RESULTS = frozenset({"softmax", "safe_softmax"})
@@ -202,7 +199,7 @@ def _recipe(op: NetworkOp, found: Recipes, read: set[Value]) -> MapRecipe | RunA
         found: Recipes so far.
         read: Values that gradients read in any case, unless they have a recipe.
     """
-    if op.kind in _VIEWS or op.kind == "dropout":
+    if op.kind in SAME_ELEMENTS or op.kind == "dropout":
         return RunAgain(op) if op.inputs[0] in read or op.inputs[0] in found else None
     if len({(v.dtype, v.place) for v in (*op.inputs, *op.outputs[:1])}) > 1:
         return None

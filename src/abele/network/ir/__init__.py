@@ -3,7 +3,7 @@
 from abele.network.ir.builder import BlockBuilder, NetworkBuilder, RegionBuilder
 from abele.network.ir.frozen import Dense, FrozenDict
 from abele.network.ir.network import AllowedRange, Network, differentiable, needed
-from abele.network.ir.op import ConvGroup, NetworkFunction, NetworkOp, OpBlock, PlanHint
+from abele.network.ir.op import SAME_ELEMENTS, ConvGroup, NetworkFunction, NetworkOp, OpBlock, PlanHint
 from abele.network.ir.parser import parse
 from abele.network.ir.printer import network_text
 from abele.network.ir.value import HERE, Place, Shape, Stage, Value
@@ -11,6 +11,7 @@ from abele.network.ir.verify import verify
 
 __all__ = [
     "HERE",
+    "SAME_ELEMENTS",
     "AllowedRange",
     "BlockBuilder",
     "ConvGroup",

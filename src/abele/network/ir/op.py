@@ -10,6 +10,9 @@ from abele.graph.debug import DebugRecord
 from abele.network.ir.frozen import FrozenDict
 from abele.network.ir.value import Place, Stage, Value
 
+SAME_ELEMENTS = frozenset({"reshape", "permute"})
+"""Kinds of op whose result shows each element of the operand once, a view of it."""
+
 # Hints: what a model's author says about how single products and convolutions are planned.
 
 

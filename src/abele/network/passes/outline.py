@@ -28,7 +28,18 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 from abele.graph.debug import DebugRecord
-from abele.network.ir import HERE, FrozenDict, Network, NetworkFunction, NetworkOp, OpBlock, Place, Stage, Value
+from abele.network.ir import (
+    HERE,
+    SAME_ELEMENTS,
+    FrozenDict,
+    Network,
+    NetworkFunction,
+    NetworkOp,
+    OpBlock,
+    Place,
+    Stage,
+    Value,
+)
 from abele.network.ir.network import attributes_key, block_key
 from abele.network.ops.control import split_label
 from abele.network.passes.base import Pass
@@ -210,21 +221,24 @@ def _common_path(paths: Sequence[str]) -> str:
 
 
 def _shared_first(net: Network) -> tuple[tuple[NetworkOp, ...], set[NetworkOp]]:
-    """The ops, with what follows from inputs alone and is read by ops that occur several times before all others of its
-    place; and these.
+    """The ops, beginning with what is computed of inputs alone for ops that occur several times; and these.
+
+    They come first of their place. Views of inputs stay where they are: each layer makes its own.
     """
     known = {*net.inputs, *(v for op in net.ops if op.kind == "constant" for v in op.outputs)}
+    computed: set[Value] = set()
     early: list[NetworkOp] = []
     for op in net.ops:
         if op.inputs and known.issuperset(op.inputs) and not op.blocks and "modifier" not in op.attrs:
             early.append(op)
             known.update(op.outputs)
+            if op.kind not in SAME_ELEMENTS or computed.issuperset(op.inputs):
+                computed.update(op.outputs)
     apart = set(early)
     tokens = _tokens(net.ops)
     often = Counter(tokens)
-    wanted = {
-        v for op, token in zip(net.ops, tokens, strict=True) if op not in apart and often[token] > 1 for v in op.inputs
-    }
+    readers = (op for op, token in zip(net.ops, tokens, strict=True) if op not in apart and often[token] > 1)
+    wanted = {v for op in readers for v in op.inputs if v in computed}
     moved: list[NetworkOp] = []
     for op in reversed(early):
         if not wanted.isdisjoint(op.outputs):
