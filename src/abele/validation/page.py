@@ -68,8 +68,8 @@ REASONS = {
     "cholesky": """Vertices cost PopLibs' published polynomials; the inverse of a lower block is calibrated. Published
         memory is mostly compiled code, some 16 KB on each tile that runs a vertex.""",
     "matrix solver": """Vertices cost PopLibs' published polynomials. Single rows for many right-hand sides, and a
-        program shared by blocks, are inferred. Published memory counts tiles that hold code: products of 128 rows and
-        64 columns are on up to 1,400 tiles here, on some 550 there.""",
+        program shared by blocks, are inferred. Published memory counts tiles that hold code, and products
+        between blocks are on more tiles here.""",
     "oct conv": """The four convolutions of a layer run at the same time here; published cycles fit nothing slower.
         How backward pass and weight update are grouped is not known. Ours are most too many where the stride is 2 on a
         large field, where layouts of sums and pooling are not public.""",
@@ -79,8 +79,9 @@ REASONS = {
         Maxima are likely shared by fewer workers. In cycles the published first step along inner dimensions is some 620
         shorter, and short sums of rows are some 75 a step longer, for unknown reasons.""",
     "conv": """Depthwise convolutions differ most in cycles: estimates of their vertices lie close together, so planners
-        likely choose differently. Memory differs most for 7 x 1, whose weight update is expanded whole here, and for
-        first layers, whose few out-channels the published backward pass pads to eight.""",
+        likely choose differently. Memory is 12 % too little at the median, of which the end of operands in the first
+        half of a step is 3 %, as for octave convolutions; for layers of products and pools that end leaves less of an
+        error. The reason for the rest is unknown.""",
     "fc": """Layers of 1,000 outputs and four f16 samples are too fast: what is missing fits copies of weights in pieces
         of two bytes. Layers of five outputs hold less than the published bytes, which are spread over nearly all tiles:
         operands and partial sums have their real channels here, there whole groups. Where a plan for all passes and one
