@@ -402,7 +402,9 @@ def _partial_products(
     make = partial_products.pointwise_partial if problem.is_pointwise else partial_products.field_partial
     compute_set = ContractionStage.PARTIALS.compute_set(graph)
     buffer = plan.method.buffer_elements(written.sizes)
-    fields = {"buffer": _buffer(graph, problem.partials, buffer, grid)} if buffer.any() else {}
+    fields = _factor_field(scaling, len(grid.tiles))
+    if buffer.any():
+        fields["buffer"] = _buffer(graph, problem.partials, buffer, grid)
     compute_set.vertices(
         make(plan.method, x.tensor.dtype, w.tensor.dtype, problem.partials, scaling.kind),
         tile=grid.tiles,
@@ -418,7 +420,6 @@ def _partial_products(
         run=work.run,
         kernel_outer=work.kernel_outer,
         kernel_inner=work.kernel_inner,
-        **_factor_field(scaling, len(grid.tiles)),
         **fields,
     )
     body.add(Execute(compute_set))
