@@ -220,8 +220,8 @@ def test_outline__layers_that_differ_in_one_number__stay() -> None:
     assert Outline().run(made) is made
 
 
-def masked_layers(*, labels: bool = False) -> Network:
-    """Layers that hide by a mask, made where the first of them asks for it."""
+def masked_layers(*, labels: bool = False, constant: bool = False) -> Network:
+    """Layers that hide by a mask, made where the first of them asks for it, perhaps with a constant."""
     net = NetworkBuilder()
     x, numbers = net.input((4, 6), "f32", "x"), net.input((6,), "i32", "numbers")
     mask: Value | None = None
@@ -229,6 +229,8 @@ def masked_layers(*, labels: bool = False) -> Network:
         scores = build.matmul(net, x, net.parameter((6, 6), "f32", f"w{number}"))
         if mask is None:
             mask = build.map_(net, select(arg(0).ne(0), 0.0, -100.0), [build.reshape(net, numbers, (1, 6))], f32)
+            if constant:
+                mask = build.map_(net, arg(0) * arg(1), [mask, net.constant(np.arange(6.0), f32)])
         seen = build.softmax(net, build.map_(net, arg(0) + arg(1), [scores, mask]), 1)
         x = build.nonlinearity(net, "tanh", build.map_(net, arg(0) * arg(1), [seen, x]))
     if labels:
@@ -252,6 +254,16 @@ def test_outline__mask_that_the_first_layer_asks_for__is_made_before_all_of_them
     np.testing.assert_array_equal(got[outlined.outputs[0]], expected[net.outputs[0]])
     trained = training_pipeline(Schedule(), groups(net)).run(net)
     assert not any(v.shape == (1, 6) for op in trained.ops if op.kind == "call" for v in op.outputs), "no gradient"
+
+
+def test_outline__mask_with_a_constant_of_its_own__is_made_behind_that() -> None:
+    net = masked_layers(constant=True)
+    outlined = Outline(min_ops=4).run(net)
+    verify(outlined)
+    assert [op.kind for op in outlined.ops] == ["reshape", "map", "constant", "map", "call", "call", "call", "reduce"]
+    feeds = random_feeds(net) | {net.inputs[1]: np.array([0, 1, 2, 0, 1, 0])}
+    expected, got = evaluate(net, feeds), evaluate(outlined, feeds)
+    np.testing.assert_array_equal(got[outlined.outputs[0]], expected[net.outputs[0]])
 
 
 def test_outline__what_one_op_reads_of_an_input__stays_where_it_is() -> None:

@@ -121,6 +121,8 @@ def test_skip_hidden__training__leaves_scores_out_forward_and_backward() -> None
     def of(skip: bool) -> int:
         groups = [Group(Sgd(), net.parameters)]
         given = Settings(system=chip(), skip_hidden=skip, allow_out_of_memory=True)
-        return compile_network(net, Schedule(), groups=groups, settings=given).executable.report.total_cycles
+        report = compile_network(net, Schedule(), groups=groups, settings=given).executable.report
+        streams = np.char.startswith(report.ops["name"].astype(str), "stream ")
+        return report.total_cycles - int(report.ops["cycles"][streams].sum())
 
-    assert of(True) < 0.75 * of(False)
+    assert of(True) < 0.6 * of(False)

@@ -223,9 +223,11 @@ def _common_path(paths: Sequence[str]) -> str:
 def _shared_first(net: Network) -> tuple[tuple[NetworkOp, ...], set[NetworkOp]]:
     """The ops, beginning with what is computed of inputs alone for ops that occur several times; and these.
 
-    They come first of their place. Views of inputs stay where they are: each layer makes its own.
+    They come first of their place, behind the constants that they read. Views of inputs stay where they are: each layer
+    makes its own.
     """
-    known = {*net.inputs, *(v for op in net.ops if op.kind == "constant" for v in op.outputs)}
+    constants = {op.output: op for op in net.ops if op.kind == "constant"}
+    known = {*net.inputs, *constants}
     computed: set[Value] = set()
     early: list[NetworkOp] = []
     for op in net.ops:
@@ -246,16 +248,27 @@ def _shared_first(net: Network) -> tuple[tuple[NetworkOp, ...], set[NetworkOp]]:
             wanted.update(op.inputs)
     if not moved:
         return net.ops, set()
+    taken = {*moved, *(constants[v] for op in moved for v in op.inputs if v in constants)}
+    makers = {v: op for op in taken for v in op.outputs}
     ahead: dict[Place | None, list[NetworkOp]] = {}
     for op in reversed(moved):
         ahead.setdefault(op.place, []).append(op)
-    taken, made = set(moved), list[NetworkOp]()
+    made: dict[NetworkOp, None] = {}
+
+    def append(op: NetworkOp) -> None:
+        """The op, behind what it reads of those that are moved, at this place or another."""
+        for v in op.inputs:
+            if v in makers and makers[v] not in made:
+                append(makers[v])
+        made[op] = None
+
     for op in net.ops:
-        if op.kind != "constant" and op.place in ahead:
-            made += ahead.pop(op.place)
+        if op.kind != "constant":
+            for early_op in ahead.pop(op.place, ()):
+                append(early_op)
         if op not in taken:
-            made.append(op)
-    return tuple(made), taken
+            append(op)
+    return tuple(made), set(moved)
 
 
 def _readers(net: Network) -> dict[Value, list[int]]:
