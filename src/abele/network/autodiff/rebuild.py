@@ -149,7 +149,8 @@ class RebuildRule:
             reached: Values whose gradients are of use.
             products: True if products may run a second time, as the backward pass is a block of its own.
         """
-        if _made_bytes(ops) * FAR_FROM_PEAK < self.fullest:
+        made = _made_bytes(ops)
+        if made * FAR_FROM_PEAK < self.fullest:
             return {}
         in_products = {v for op in ops if rule_of(op).planned for v in op.inputs}
         read = in_products.union(v for op in ops if op.kind in _READ_THEIR_RESULTS for v in op.outputs)
@@ -158,7 +159,7 @@ class RebuildRule:
             recipe = _recipe(op, found, read) if reached.issuperset(op.outputs[:1]) else None
             if recipe is not None and (isinstance(recipe, RunAgain) or recipe.num_large(op.output) <= MOST_LARGE):
                 found[op.output] = recipe
-        if products and _made_bytes(ops) == self.fullest:
+        if products and made == self.fullest:
             found |= _second_branches(ops, found)
         return {v: recipe for v, recipe in found.items() if v.size * v.dtype.bytes > self.above}
 

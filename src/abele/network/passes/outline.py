@@ -39,6 +39,7 @@ from abele.network.ir import (
     Place,
     Stage,
     Value,
+    needed,
 )
 from abele.network.ir.network import attributes_key, block_key
 from abele.network.ops.control import split_label
@@ -226,32 +227,27 @@ def _shared_first(net: Network) -> tuple[tuple[NetworkOp, ...], set[NetworkOp]]:
     They come first of their place, behind the constants that they read. Views of inputs stay where they are: each layer
     makes its own.
     """
-    constants = {op.output: op for op in net.ops if op.kind == "constant"}
-    known = {*net.inputs, *constants}
+    known = {*net.inputs, *(op.output for op in net.ops if op.kind == "constant")}
     computed: set[Value] = set()
-    early: list[NetworkOp] = []
+    apart: set[NetworkOp] = set()
     for op in net.ops:
         if op.inputs and known.issuperset(op.inputs) and not op.blocks and "modifier" not in op.attrs:
-            early.append(op)
+            apart.add(op)
             known.update(op.outputs)
             if op.kind not in SAME_ELEMENTS or computed.issuperset(op.inputs):
                 computed.update(op.outputs)
-    apart = set(early)
     tokens = _tokens(net.ops)
     often = Counter(tokens)
     readers = (op for op, token in zip(net.ops, tokens, strict=True) if op not in apart and often[token] > 1)
     wanted = {v for op in readers for v in op.inputs if v in computed}
-    moved: list[NetworkOp] = []
-    for op in reversed(early):
-        if not wanted.isdisjoint(op.outputs):
-            moved.append(op)
-            wanted.update(op.inputs)
+    taken = needed((op for op in net.ops if op in apart or op.kind == "constant"), wanted)
+    moved = [op for op in taken if op.kind != "constant"]
     if not moved:
         return net.ops, set()
-    taken = {*moved, *(constants[v] for op in moved for v in op.inputs if v in constants)}
+    leading = set(taken)
     makers = {v: op for op in taken for v in op.outputs}
     ahead: dict[Place | None, list[NetworkOp]] = {}
-    for op in reversed(moved):
+    for op in moved:
         ahead.setdefault(op.place, []).append(op)
     made: dict[NetworkOp, None] = {}
 
@@ -266,7 +262,7 @@ def _shared_first(net: Network) -> tuple[tuple[NetworkOp, ...], set[NetworkOp]]:
         if op.kind != "constant":
             for early_op in ahead.pop(op.place, ()):
                 append(early_op)
-        if op not in taken:
+        if op not in leading:
             append(op)
     return tuple(made), set(moved)
 

@@ -23,7 +23,7 @@ from abele.poplibs.poplin.planner.search import best_plans
 from abele.poplibs.poplin.planner.target import PlanningTarget, target_of
 from abele.poplibs.poplin.rewrites.combine_groups import GroupWidening
 from abele.poplibs.poplin.rewrites.expand_kernel import KernelExpansion
-from abele.poplibs.poplin.rewrites.flatten_field import FlatExpansion
+from abele.poplibs.poplin.rewrites.flatten_field import FlatRewriting
 from abele.poplibs.poplin.rewrites.flatten_field_out import OutputWindows
 from abele.poplibs.poplin.rewrites.swap_operands import is_turned
 from abele.poplibs.poputil.options import Options
@@ -117,7 +117,7 @@ class Explanation:
                 f"output positions are flattened into the channels ({flat} of them): {seen.out_channels:,} "
                 f"out-channels become {call.problem.out_channels:,}, with weights written out for each"
             )
-        expansion = call.expansion.windows if isinstance(call.expansion, FlatExpansion) else call.expansion
+        expansion = call.expansion.written if isinstance(call.expansion, FlatRewriting) else call.expansion
         if isinstance(expansion, KernelExpansion):
             expanded = expansion.problem
             taps = " x ".join(f"{expanded.axes[d].kernel}" for d in expansion.dims)

@@ -15,7 +15,7 @@ from abele.poplibs import poplin
 from abele.poplibs.poplin import ConvParams
 from abele.poplibs.poplin.lowering.call import ContractionCall
 from abele.poplibs.poplin.rewrites import weight_gradient
-from abele.poplibs.poplin.rewrites.flatten_field import FlatExpansion, samples_in_field
+from abele.poplibs.poplin.rewrites.flatten_field import FlatRewriting, samples_in_field
 from abele.runtime import Engine
 
 LAYERS = {
@@ -55,7 +55,7 @@ def test_weight_gradient__samples_joined_to_a_dimension__is_pytorchs(
     def choose(calls: Iterable[ContractionCall]) -> ContractionCall:
         for call in calls:
             expansion = call.expansion
-            if isinstance(expansion, FlatExpansion) and expansion.windows.dims == dims:  # type: ignore[attr-defined]
+            if isinstance(expansion, FlatRewriting) and expansion.written.dims == dims:  # type: ignore[attr-defined]
                 taken.append(call)
                 return call
         pytest.skip("nothing is written out along these dimensions alone")

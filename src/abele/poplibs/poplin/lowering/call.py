@@ -87,24 +87,14 @@ class Unfolding:
     apply: Callable[[Tensor], Tensor]
 
 
-class InputExpansion(Protocol):
-    """A way to write out the input before it is used."""
+class Rewriting(Protocol):
+    """A way to write an operand anew before it is used: the input's windows, or wider weights."""
 
     def estimate(self, machine: PlanningTarget) -> int:
         """Cycles that it is expected to take."""
 
     def emit(self, graph: Graph, compute_set: ComputeSet) -> Operand:
-        """Add its vertices; returns the input in its new order."""
-
-
-class Widening(Protocol):
-    """A way to write the weights anew before they are used."""
-
-    def estimate(self, machine: PlanningTarget) -> int:
-        """Cycles that it is expected to take."""
-
-    def emit(self, graph: Graph, compute_set: ComputeSet) -> Operand:
-        """Add its vertices; returns the weights in their new order."""
+        """Add its vertices; returns the operand in its new order."""
 
 
 class Spread(Protocol):
@@ -155,8 +145,8 @@ class ContractionCall:
     planning: Planning = DEFAULT
     like: Tensor | None = None
     meaning: Meaning | None = None
-    expansion: InputExpansion | None = None
-    widening: Widening | None = None
+    expansion: Rewriting | None = None
+    widening: Rewriting | None = None
     spread: Spread | None = None
     charged: tuple[str, ...] = ()
     unfold: Unfolding | None = None

@@ -14,7 +14,7 @@ from abele.graph import ComputeSet, Graph, Tensor
 from abele.poplibs.poplin.contraction.host_kernel import Binding
 from abele.poplibs.poplin.contraction.operand import Operand, operand
 from abele.poplibs.poplin.conv_params.axis import Axis
-from abele.poplibs.poplin.lowering.call import ContractionCall, InputExpansion, Meaning, Unfolding, Widening
+from abele.poplibs.poplin.lowering.call import ContractionCall, Meaning, Rewriting, Unfolding
 from abele.poplibs.poplin.planner.target import PlanningTarget
 
 
@@ -55,7 +55,7 @@ def flat_sum(call: ContractionCall) -> ContractionCall:
     return replace(call, problem=problem, x=x, w=w, out_roles=call.out_roles[:2], like=like, meaning=meaning)
 
 
-def flat_windows(call: ContractionCall, expansion: InputExpansion, *, field_first: bool) -> ContractionCall:
+def flat_windows(call: ContractionCall, expansion: Rewriting, *, field_first: bool) -> ContractionCall:
     """A convolution whose windows are written out, or the gradient of one, with samples and field as the batch.
 
     PopLibs flattens whatever has no kernel left (its transform ``flattenDims``): a weight gradient's rows are then cut
@@ -87,15 +87,15 @@ def flat_windows(call: ContractionCall, expansion: InputExpansion, *, field_firs
         x=x,
         w=w,
         out_roles=("g*co", "b"),
-        expansion=FlatExpansion(
+        expansion=FlatRewriting(
             expansion, lambda made: windows_as_rows(made, field_first=field_first), ("g", "b", "ci")
         ),
-        widening=None if call.widening is None else FlatWidening(call.widening),
+        widening=None if call.widening is None else FlatRewriting(call.widening, _as_matrix, ("g", "co", "ci")),
         unfold=Unfolding(roles, restore),
     )
 
 
-def flat_samples(call: ContractionCall, expansion: InputExpansion, *, field_first: bool) -> ContractionCall:
+def flat_samples(call: ContractionCall, expansion: Rewriting, *, field_first: bool) -> ContractionCall:
     """A convolution of which one dimension has a kernel and another has none left, with samples joined to that one.
 
     Vertices go along the innermost dimension, a start-up for each row. The weight gradient of a 7 x 1 kernel over 17 x
@@ -132,7 +132,7 @@ def flat_samples(call: ContractionCall, expansion: InputExpansion, *, field_firs
         problem=inner,
         x=Binding(samples_in_field(call.x.tensor, flat, field_first=field_first), inner.in_dims, 1),
         out_roles=("g*co", "b", *(f"o{d}" for d in range(len(field)))),
-        expansion=FlatExpansion(
+        expansion=FlatRewriting(
             expansion, lambda made: samples_in_field(made, flat, field_first=field_first), inner.in_dims
         ),
         unfold=Unfolding(roles, restore),
@@ -146,54 +146,39 @@ def samples_in_field(tensor: Tensor, flat: tuple[int, ...], *, field_first: bool
     positions = [3 + d for d in flat]
     inside = [*positions, 1] if field_first else [1, *positions]
     turned = tensor.transpose([0, 2, *(3 + d for d in kept), *inside])
-    joined = turned.reshape((groups, channels, *(field[d] for d in kept), batch * prod(field[d] for d in flat)))
-    placed = joined.moveaxis(joined.ndim - 1, 2 + sum(d < flat[-1] for d in kept))
     last = batch * prod(field[d] for d in flat)
+    joined = turned.reshape((groups, channels, *(field[d] for d in kept), last))
+    placed = joined.moveaxis(joined.ndim - 1, 2 + sum(d < flat[-1] for d in kept))
     shape = [last if d == flat[-1] else 1 if d in flat else n for d, n in enumerate(field)]
     return placed.reshape((groups, 1, channels, *shape))
 
 
 @dataclass(frozen=True)
-class FlatExpansion:
-    """Windows that are written out and read with samples and field together.
+class FlatRewriting:
+    """An operand that is written anew, and read with fewer dimensions.
 
     Attributes:
-        windows: Windows that are written out.
-        seen: View of them with fewer dimensions.
-        dims: Names of its dimensions.
+        written: The operand.
+        seen: View of it.
+        dims: Names of the view's dimensions.
     """
 
-    windows: InputExpansion
+    written: Rewriting
     seen: Callable[[Tensor], Tensor]
     dims: tuple[str, ...]
 
     def estimate(self, machine: PlanningTarget) -> int:
-        """Cycles that writing them out is expected to take."""
-        return self.windows.estimate(machine)
+        """Cycles that writing it is expected to take."""
+        return self.written.estimate(machine)
 
     def emit(self, graph: Graph, compute_set: ComputeSet) -> Operand:
-        """Add the vertices that write them out; the view of them."""
-        return operand(self.seen(self.windows.emit(graph, compute_set).tensor), self.dims)
+        """Add the vertices that write it; the view of it."""
+        return operand(self.seen(self.written.emit(graph, compute_set).tensor), self.dims)
 
 
-@dataclass(frozen=True)
-class FlatWidening:
-    """Weights that are written anew and read as a matrix.
-
-    Attributes:
-        kernel: Weights that are written.
-    """
-
-    kernel: Widening
-
-    def estimate(self, machine: PlanningTarget) -> int:
-        """Cycles that writing them is expected to take."""
-        return self.kernel.estimate(machine)
-
-    def emit(self, graph: Graph, compute_set: ComputeSet) -> Operand:
-        """Add the vertices that write them; the matrix, [g, co, ci]."""
-        made = self.kernel.emit(graph, compute_set).tensor
-        return operand(made.reshape(made.shape[:3]), ("g", "co", "ci"))
+def _as_matrix(weights: Tensor) -> Tensor:
+    """[g, co, ci, *kernel] of one position as [g, co, ci]."""
+    return weights.reshape(weights.shape[:3])
 
 
 def windows_as_rows(windows: Tensor, *, field_first: bool) -> Tensor:
