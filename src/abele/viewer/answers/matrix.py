@@ -19,7 +19,7 @@ from abele.report import Report
 from abele.report.relations import flat_ranges, joined_rows, sums_of
 from abele.viewer.answers.costs import step_costs
 from abele.viewer.answers.floor import ipu_tiles, physical_order
-from abele.viewer.answers.matrix_cells import Grid, cells, grid_of, grouped_maxima
+from abele.viewer.answers.matrix_cells import Grid, cells, clipped_runs, grid_of, grouped_maxima
 from abele.viewer.answers.recent import recent
 from abele.viewer.answers.registry import Frozen, question
 from abele.viewer.open_reports import Opened
@@ -51,8 +51,7 @@ def memory_cells(report: Report, picks: Int64, tiles: slice) -> Float32:
     seen = np.flatnonzero(first < end)
     variable = lives["variable"][seen]
     rows, owner = joined_rows(held, "variable", variable)
-    start = np.maximum(held["first_tile"][rows].astype(np.int64), low)
-    stop = np.minimum(held["first_tile"][rows].astype(np.int64) + held["num_tiles"][rows], high)
+    start, stop = clipped_runs(held, rows, low, high)
     here = start < stop
     start, stop, size, owner = start[here] - low, stop[here] - low, held["padded_bytes"][rows][here], owner[here]
     a, b = first[seen][owner], end[seen][owner]
@@ -78,8 +77,7 @@ def _sent(report: Report, picks: Int64, low: int, high: int) -> _Cells:
     table = report.sent_tiles
     first = np.searchsorted(picks, table["first_step"])
     end = np.searchsorted(picks, table["last_step"], side="right")
-    start = np.maximum(table["first_tile"].astype(np.int64), low)
-    stop = np.minimum(table["first_tile"].astype(np.int64) + table["num_tiles"], high)
+    start, stop = clipped_runs(table, slice(None), low, high)
     here = np.flatnonzero((first < end) & (start < stop))
     return start[here] - low, stop[here] - low, first[here], end[here], -table["bytes"][here].astype(np.int64)
 
@@ -88,8 +86,7 @@ def _moving(report: Report, picks: Int64, low: int, high: int) -> _Cells:
     """Buffers of the supersteps of some steps."""
     table, superstep = report.buffer_tiles, report.steps["superstep"][picks]
     rows, owner = joined_rows(table, "superstep", superstep)
-    start = np.maximum(table["first_tile"][rows].astype(np.int64), low)
-    stop = np.minimum(table["first_tile"][rows].astype(np.int64) + table["num_tiles"][rows], high)
+    start, stop = clipped_runs(table, rows, low, high)
     here = start < stop
     place, size = owner[here], table["bytes"][rows][here].astype(np.int64)
     return start[here] - low, stop[here] - low, place, place + 1, size

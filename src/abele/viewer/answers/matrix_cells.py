@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.arrays import Float32, Int64
-from abele.report import Report
+from abele.report import Report, Table
 from abele.report.relations import flat_ranges, joined_rows, ranges_of
 from abele.viewer.answers.floor import ipu_tiles
 
@@ -111,8 +111,7 @@ def cells(grid: Grid, metric: str, columns: slice, unit: int, tiles: slice) -> F
     covered = np.zeros((units, len(steps)), dtype=np.int32) if idle else None
     for first, end in _chunks(count, _CHUNK_PAIRS):
         rows, owner = flat_ranges(begin[first:end], count[first:end])
-        start = np.maximum(table["first_tile"][rows].astype(np.int64), low)
-        stop = np.minimum(table["first_tile"][rows].astype(np.int64) + table["num_tiles"][rows], high)
+        start, stop = clipped_runs(table, rows, low, high)
         values = table[column][rows]
         here = (start < stop) & ((values > 0) | idle)
         start, stop, values, at = start[here] - low, stop[here] - low, values[here], owner[here] + first
@@ -129,6 +128,12 @@ def cells(grid: Grid, metric: str, columns: slice, unit: int, tiles: slice) -> F
     return np.maximum(found, 0, out=found)
 
 
+def clipped_runs(table: Table, rows: Int64 | slice, low: int, high: int) -> tuple[Int64, Int64]:
+    """First tile and end of runs of like tiles, within ``[low, high]``: they are equal for a run outside."""
+    first = table["first_tile"][rows].astype(np.int64)
+    return np.clip(first, low, high), np.clip(first + table["num_tiles"][rows], low, high)
+
+
 def _dense(grid: Grid, column: str, begin: Int64, count: Int64, low: int, high: int) -> Float32 | None:
     """A column of single tiles, float32[steps, tiles]; None where runs overlap or are out of order.
 
@@ -136,8 +141,7 @@ def _dense(grid: Grid, column: str, begin: Int64, count: Int64, low: int, high: 
     """
     table = grid.report.phase_tiles
     rows, owner = flat_ranges(begin, count)
-    start = np.clip(table["first_tile"][rows].astype(np.int64), low, high)
-    stop = np.clip(table["first_tile"][rows].astype(np.int64) + table["num_tiles"][rows], low, high)
+    start, stop = clipped_runs(table, rows, low, high)
     before = np.empty_like(start)
     before[1:] = stop[:-1]
     ends = np.cumsum(count)
