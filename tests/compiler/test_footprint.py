@@ -51,6 +51,13 @@ class Compact(Vertex):
             self.y[i] = self.x[i]
 
 
+@codelet
+class Long(Numbered):
+    """Its code on the machine is longer than its meaning."""
+
+    least_code_bytes = 1000
+
+
 def numbered(graph: Graph, kind: type = Numbered, **state: object) -> Sequence:
     x, y = (graph.variable(f32, (3, 4), name).map_rows([0, 1, 2]) for name in "xy")
     step = graph.compute_set("step")
@@ -115,6 +122,18 @@ def test_load__records_of_no_memory__are_refused(graph: Graph, tmp_path: Path, s
     )
     with pytest.raises(FileFormatError, match="more memory than there is, or less than none"):
         ab.Executable.load(hostile)
+
+
+def test_vertex_code__hand_written__is_at_least_what_the_codelet_says(graph: Graph, tmp_path: Path) -> None:
+    walk = [np.zeros(1, np.int32)] * 3
+    graphs = {kind: Graph(graph.system) for kind in (Numbered, Long)}
+    short, long = (compile_program(g, numbered(g, kind, walk=walk)) for kind, g in graphs.items())
+    assert 0 < held(short, "vertex_code")[0] < 1000
+    assert held(long, "vertex_code") == [1000] * 3 + [0, 0]
+    long.save(tmp_path / "saved")
+    loaded = ab.Executable.load(tmp_path / "saved")
+    assert held(loaded, "vertex_code") == held(long, "vertex_code")
+    assert "1,000 B" in loaded.memory_text(0)
 
 
 def test_control_code__of_a_step__is_on_tiles_that_have_a_part_in_it(graph: Graph) -> None:

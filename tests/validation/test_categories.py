@@ -17,8 +17,12 @@ def found() -> dict[str, Comparison]:
 
 
 def test_categories__every_operation__has_a_figure_of_each_that_is_published(found: dict[str, Comparison]) -> None:
-    assert list(found) == ["vertex_state", "exchange_code", "control_code"]
-    assert [len(c.figures) for c in found.values()] == [10, 9, 10]
+    assert list(found) == ["vertex_state", "exchange_code", "control_code", "vertex_code"]
+    assert [len(c.figures) for c in found.values()] == [10, 9, 10, 1]
+
+
+def test_categories__vertex_code_of_a_layer__is_as_published(found: dict[str, Comparison]) -> None:
+    assert found["vertex_code"].spread.worst < 0.1
 
 
 @pytest.mark.parametrize("category", ["vertex_state", "control_code"])
@@ -40,5 +44,8 @@ def test_categories__exchange_code__is_within_a_factor_of_three(found: dict[str,
 def test_published__rows__are_those_of_the_profile(shared_data: Path) -> None:
     columns = ("vertex_state_B", "exchange_code_B", "control_code_B")
     with (shared_data / "reference" / "tile_memory_breakdown.csv").open(newline="") as file:
-        rows = {tuple(int(row[c]) for c in columns) for row in csv.DictReader(file) if row["table"] == "operation"}
+        read = list(csv.DictReader(file))
+    rows = {tuple(int(row[c]) for c in columns) for row in read if row["table"] == "operation"}
     assert all((p.state, p.exchange, p.control) in rows for p in categories.PUBLISHED)
+    layers = [row for row in read if row["table"] == "layer" and row["model"].startswith("bert_large")]
+    assert sum(row["vertex_code_B"] == str(categories.LAYER_CODE_BYTES) for row in layers) > len(layers) / 2

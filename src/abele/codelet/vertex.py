@@ -106,6 +106,8 @@ class CodeletDef:
         formula: Its ``cycles`` function, or None.
         record: Its ``state_bytes`` function, or None: bytes of a vertex's record on the machine, where its fields do
             not give them.
+        least_code_bytes: Bytes that its hand-written code takes on the machine at least; what its meaning compiles to
+            may be shorter.
         compute: Its ``compute`` function; None where ``source`` holds what was read or written of it.
         attributes: Other attributes of the class: constants and helper methods.
         constraints: Pairs of fields that must not share memory, as the class says; see ``constraints``.
@@ -128,6 +130,7 @@ class CodeletDef:
     language: str = "python"
     source: Any = field(default=None, repr=False)
     record: Callable[..., Any] | None = None
+    least_code_bytes: int = 0
 
     @property
     def field_by_name(self) -> dict[str, FieldDef]:
@@ -202,6 +205,7 @@ def _made(cls: V, name: str, frame: FrameType) -> V:
         attributes=attributes,
         constraints=constraints,
         record=record,
+        least_code_bytes=attributes.pop("least_code_bytes", 0),
     )
     return cls
 

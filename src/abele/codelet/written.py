@@ -50,6 +50,7 @@ def written_codelet(
     extra: object = None,
     record: Formula = None,
     overlays: tuple[tuple[str, str], ...] = (),
+    least_code_bytes: int = 0,
 ) -> type[Vertex]:
     """Codelet class of the fields and statements of ``code``; one class for one text and cost.
 
@@ -60,12 +61,15 @@ def written_codelet(
         extra: Key that tells two classes of the same text apart: values that the formulas depend on.
         record: Formula of the bytes that a vertex keeps for itself; None where its fields say that.
         overlays: Outputs and inputs that may be one place in memory; the same for one text.
+        least_code_bytes: Bytes of code that it takes on the machine at least; the same for one text.
     """
     text = class_text(code)
     emitted = "".join(emission_key(f) for f in FUNCTIONS if f"{f}(" in text)
     key = hashlib.sha256(f"{name}\n{text}\n{extra!r}{emitted}".encode()).hexdigest()[:12]
     if key not in _BUILT:
-        _BUILT[key] = _made(f"{name}_{key}", code, text, emitted, (cycles, record), overlays)
+        _BUILT[key] = _made(
+            f"{name}_{key}", code, text, emitted, (cycles, record), overlays, least_code_bytes=least_code_bytes
+        )
     return _BUILT[key]
 
 
@@ -92,6 +96,8 @@ def _made(
     emitted: str,
     formulas: tuple[Formula, Formula],
     overlays: tuple[tuple[str, str], ...],
+    *,
+    least_code_bytes: int,
 ) -> type[Vertex]:
     file, base = f"<poplibs {name}>", _BASES[code.kind]
     shown = text.replace("CLASS", name)
@@ -108,6 +114,7 @@ def _made(
         compute=None,
         attributes={"kind": base.kind, **workers},
         overlays=overlays,
+        least_code_bytes=least_code_bytes,
         source=WrittenCode(code.helper(file), text, emitted),
     )
     return type(name, (base,), {"codelet": definition, "__doc__": f"A vertex of the libraries:\n\n{shown}"})

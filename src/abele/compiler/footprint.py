@@ -139,10 +139,13 @@ def control_code_bytes(working: TileVector, exchanges: Sequence[TileVector], ipu
 
 
 def code_bytes_of(codelet: CodeletDef) -> int:
-    """Bytes of IPU instructions of a codelet, as its compiler estimates them."""
+    """Bytes of IPU instructions of a codelet.
+
+    Model: what its compiler makes of its meaning, and no less than what hand-written code is known to take.
+    """
     from abele.codelet import compile_codelet
 
-    return compile_codelet(codelet).code_bytes
+    return max(compile_codelet(codelet).code_bytes, codelet.least_code_bytes)
 
 
 def stack_bytes_of(codelet: CodeletDef, ipu: Ipu) -> int:

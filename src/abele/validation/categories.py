@@ -2,7 +2,8 @@
 
 The profile is of inference with one sequence of 128 tokens, f16, on one IPU of Mk2. It lists vertex state, exchange
 code, control code and variables of each operation of the first layer; the later layers call code that was shared with
-it. Our layer is that of the training runs, its operations by name.
+it. Vertex code is compared for the whole layer, since its operations share it. Our layer is that of the training runs,
+its operations by name.
 
 A vertex of a product walks lists of work. They are constants of its tile, so among the variables there, and part of
 vertex state here. So state is compared together with them: what variables hold beside weights and the result. Of a
@@ -113,6 +114,10 @@ PUBLISHED = (
 """The first layer, without residual sums, whose operands lie by what is around them, and what is not in ours."""
 
 
+LAYER_CODE_BYTES = 7_876_760
+"""Vertex code of a layer over all tiles, what its operations share once; the same for most of the 24."""
+
+
 def layer() -> Network:
     """A layer of BERT-Large with a mask of one row, for padding, that is added in a pass of its own."""
     net = NetworkBuilder()
@@ -151,6 +156,8 @@ def figures(report: Report) -> Iterator[Figure]:
         for category, published in theirs.items():
             if published:
                 yield Figure(f"{row.name}: {category}", category, ours[category], published, "B", SOURCE)
+    code = report.memory.totals()["vertex_code"]
+    yield Figure("a layer: vertex code", "vertex code", code, LAYER_CODE_BYTES, "B", SOURCE)
 
 
 BARS = Bars(1.0, 0.25)
@@ -187,4 +194,8 @@ _MORE = {
         "lay is not known, and a receiver may issue up to three instructions for a piece (machine.md §2.2)."
     ),
     "control code": "",
+    "vertex code": (
+        "Least sizes of products, sums, conversions and element-wise vertices come from single operations of this "
+        "profile. Other sizes, and how many vertices a layer has, do not."
+    ),
 }

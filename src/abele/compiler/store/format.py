@@ -139,6 +139,7 @@ class CodeletTable(KeyedTable):
     constraints: list[tuple[Literal["elem", "region"], Name, Name]]
     tree: Any
     overlays: list[tuple[Name, Name]] = []
+    least_code_bytes: Size = 0
 
 
 class RegionsTable(KeyedTable):

@@ -166,6 +166,7 @@ def codelet_table(definition: CodeletDef, path: Callable[[str], str]) -> dict[st
         "constraints": [[c.kind, c.one, c.other] for c in definition.constraints],
         "tree": encode(compile_codelet(definition).tree, CODELET_TREE, path),
         "overlays": definition.overlays,
+        "least_code_bytes": definition.least_code_bytes,
     }
 
 
@@ -206,6 +207,7 @@ def codelet_of(table: CodeletTable, *, trusted: bool) -> CodeletDef:
         attributes={"num_workers": NUM_WORKERS},
         constraints=tuple(Constraint(*each) for each in table.constraints),
         overlays=tuple(table.overlays),
+        least_code_bytes=table.least_code_bytes,
         language="stored",
         source=code,
     )

@@ -45,6 +45,11 @@ class Method:
         """
         return "amp" if self.kind in ("amp_1x1", "amp_nx1") else self.kind
 
+    @property
+    def least_code_bytes(self) -> int:
+        """Bytes of code that the vertex takes at least."""
+        return records.AMP_CODE_BYTES if self.family == "amp" else 0
+
     def cycles(self, work: Work, load_bytes: int) -> Int64:
         """Tile cycles of slices, int64[n]."""
         match self.kind:

@@ -42,6 +42,8 @@ def pointwise_partial(
     class ConvPartial1x1(SupervisorVertex):
         """Every output position times a matrix of channels."""
 
+        least_code_bytes = method.least_code_bytes
+
         x: Input[Vector[x_type]]
         w: Input[Vector[w_type]]
         out: Output[Vector[partials]]
@@ -129,6 +131,8 @@ def field_partial(
     @codelet
     class ConvPartialNx1(SupervisorVertex):
         """Every kernel position times the inputs that it meets, summed."""
+
+        least_code_bytes = method.least_code_bytes
 
         x: Input[Vector[x_type]]
         w: Input[Vector[w_type]]

@@ -1,4 +1,4 @@
-"""Records: bytes that the library's hand-written vertices keep on their tile for themselves.
+"""Records and code: bytes that the library's hand-written vertices keep on their tile for themselves.
 
 The vertices here are told by one vector of numbers how to walk their slices, whatever these look like. Those on the
 machine have a pointer for every group of channels instead, a few 16-bit numbers, and lists of work: for each worker,
@@ -24,6 +24,16 @@ _LIST_BYTES = 4
 """Bytes of a ``VectorList`` per row: its begin and length, in one word."""
 _ITEM_BYTES = 3 * _NUMBER_BYTES
 """An item of work: first output, number of outputs, first input."""
+AMP_CODE_BYTES = 1337
+REDUCE_ADD_CODE_BYTES = 415
+"""Code of a product on the matrix units, and of the sum of its partials. Source: POPLINER, derived.
+
+A grouped product of a BERT-Large layer has 65,536 B of state and 1,794,048 B of code: 64 and 1,752 B on each of 1,024
+tiles, for both vertices. Its other products have 86,272 B and 2,372,928 B: the same on 1,472 tiles, of which 976 sum,
+as a record of ReduceAdd has 16 B. Guessed: products over a field have as much.
+"""
+CAST_CODE_BYTES = 540
+"""Code of a conversion. Source: POPLINER, one on each of 4 tiles has 2,160 B."""
 
 
 def amp_1x1(work: Work, pointer_bytes: int, out_group: int = cost.OUT_GROUP) -> Int64:

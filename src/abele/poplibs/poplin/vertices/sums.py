@@ -39,6 +39,8 @@ def reduce_add(partials: ElementType, output: ElementType, *, padded: bool = Fal
     class ReduceAdd(SupervisorVertex):
         """Sums ``first`` and the rows of ``x``, each as long as it."""
 
+        least_code_bytes = records.REDUCE_ADD_CODE_BYTES
+
         first: Input[Vector[partials]]
         x: Input[Vector[partials]]
         out: Output[Vector[output]]
@@ -71,6 +73,8 @@ def reduce_add_list(partials: ElementType, output: ElementType, *, padded: bool 
     @codelet
     class ReduceAddList(SupervisorVertex):
         """Sums the rows of ``x``."""
+
+        least_code_bytes = records.REDUCE_ADD_CODE_BYTES
 
         x: Vector[Input[Vector[partials]]]
         out: Output[Vector[output]]
@@ -117,6 +121,8 @@ def reduce_onto(
         class ReduceOnto(SupervisorVertex):
             """Adds ``first`` and the rows of ``x``, each as long as it, to ``out``."""
 
+            least_code_bytes = records.REDUCE_ADD_CODE_BYTES
+
             first: Input[Vector[partials]]
             x: Input[Vector[partials]]
             out: InOut[Vector[total]]
@@ -145,6 +151,8 @@ def reduce_onto(
     @codelet
     class ReduceScaledOnto(SupervisorVertex):
         """Adds ``first`` and the rows of ``x``, each as long as it, times ``factor`` to ``out``."""
+
+        least_code_bytes = records.REDUCE_ADD_CODE_BYTES
 
         first: Input[Vector[partials]]
         x: Input[Vector[partials]]
@@ -183,6 +191,8 @@ def cast(source: ElementType, target: ElementType, *, interleaved: bool, padded:
     @codelet
     class CastPartials(SupervisorVertex):
         """Converts every element."""
+
+        least_code_bytes = records.CAST_CODE_BYTES
 
         x: Input[Vector[source]]
         out: Output[Vector[target]]
