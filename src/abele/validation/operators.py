@@ -134,8 +134,9 @@ def comparisons(found: Operators) -> tuple[Comparison, Comparison]:
         "Each row is built through the library as its command line says, and all its programs are counted."
     )
     about_memory = (
-        "Bytes over all tiles of the same programs. The published totals hold no code of vertices or of control, "
-        "and no stacks, as that model compiles none; these categories, and gaps, are left out of ours."
+        "Bytes over all tiles of the same programs. Where the published tool compiled none, code of vertices and of "
+        "control and stacks are left out of ours: its totals hold them for convolutions, octave convolutions, products "
+        "and solvers. Gaps are left out everywhere."
     )
     return (
         Comparison("operators", "operators: cycles", about, tuple(cycles)),
