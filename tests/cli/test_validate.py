@@ -14,10 +14,10 @@ from abele.validation import blur, dense, elementwise, matvec
 
 Run = Callable[..., Any]
 
-OPERATORS = """name,tool,params,mk1_cycles,mk1_total_mem_bytes,mk2_cycles,mk2_total_mem_bytes
-sum_a,reduction,"--shape 64,32 --dims 0 --type half",1000,9000,1000,9000
-sum_b,reduction,"--shape 32,32 --dims 1 --type float",1000,9000,,
-product,gemm,--m 32 --k 32 --n 32,1000,90000,1000,90000
+OPERATORS = """name,tool,params,mk1_cycles,mk1_total_mem_bytes,mk2_cycles,mk2_total_mem_bytes,mk2_max_tile_mem_bytes
+sum_a,reduction,"--shape 64,32 --dims 0 --type half",1000,9000,1000,9000,864
+sum_b,reduction,"--shape 32,32 --dims 1 --type float",1000,9000,,,
+product,gemm,--m 32 --k 32 --n 32,1000,90000,1000,90000,213300
 """
 
 
@@ -57,15 +57,16 @@ def test_validate__three_operators__makes_a_page(abele: Run, files: tuple[Path, 
     data = json.loads(finished.out)
     found = {c["key"]: c for c in data["comparisons"]}
     assert list(found) == [
-        *("silicon", "gemm", "elementwise", "matvec", "blur", "operators", "memory"),
-        *("vertex_state", "exchange_code", "control_code"),
+        *("silicon", "gemm", "elementwise", "matvec", "blur", "operators", "memory", "partials"),
+        *("vertex_state", "exchange_code", "control_code", "vertex_code"),
     ]
     assert data["failures"] == []
     assert found["operators"]["errors"]["count"] == 5
     page = (tmp_path / "page" / "validation.md").read_text(encoding="utf-8")
     assert "sum\\_a, gc200" in page
     assert "without" not in found["memory"]["title"]
-    assert "no code of vertices or of control, and no stacks" in page
+    assert found["partials"]["errors"]["count"] == 1
+    assert "code of vertices and of control and stacks are left out" in page
 
 
 def test_validate__plain__prints_errors_and_verdicts(abele: Run) -> None:

@@ -132,6 +132,15 @@ def test_operators__one_cannot_be_built__the_others_are_compared() -> None:
     found = compare_rows([REDUCTION, unknown], jobs=1)
     assert [r.name for r in found.results] == ["sum"]
     assert "odd on gc2: UnsupportedOpError" in found.failures[0]
-    cycles, held = comparisons(found)
+    cycles, held, partials = comparisons(found)
     assert (cycles.figures[0].reference, held.figures[0].reference) == (1000, 5000)
+    assert partials.figures == ()  # A sum of rows has none.
+
+
+def test_operators__plan_as_published__has_partial_sums_to_the_byte() -> None:
+    parameters = Parameters.parse("--m 600 --k 64 --n 10000")
+    row = BenchmarkRow("gemm", "gemm", parameters, {"gc200": Reference(19_998, 93_043_896, 229_912)})
+    cycles, held, partials = comparisons(compare_rows([row], jobs=1))
+    assert [(f.predicted, f.reference) for f in partials.figures] == [(16_920, 16_920)]
+    assert abs(held.figures[0].error or 1) < 0.005
     assert cycles.holds

@@ -79,13 +79,14 @@ REASONS = {
         Maxima are likely shared by fewer workers. In cycles the published first step along inner dimensions is some 620
         shorter, and short sums of rows are some 75 a step longer, for unknown reasons.""",
     "conv": """Depthwise convolutions differ most in cycles: estimates of their vertices lie close together, so planners
-        likely choose differently. Memory is 12 % too little at the median, of which the end of operands in the first
+        likely choose differently. Memory is 4 % too little at the median, of which the end of operands in the first
         half of a step is 3 %, as for octave convolutions; for layers of products and pools that end leaves less of an
-        error. The reason for the rest is unknown.""",
+        error. It is 20 to 30 % too little for weight updates of few channels on large fields, whose plans differ.""",
     "fc": """Layers of 1,000 outputs and four f16 samples are too fast: what is missing fits copies of weights in pieces
         of two bytes. Layers of five outputs hold less than the published bytes, which are spread over nearly all tiles:
-        operands and partial sums have their real channels here, there whole groups. Where a plan for all passes and one
-        for each cost about the same, the other one was likely taken.""",
+        operands and partial sums have their real channels here, there whole groups. Layers of 1,000 outputs and one
+        sample leave nothing in interleaved memory: matrix units have no part in them, as they have here. Where a plan
+        for all passes and one for each cost about the same, the other one was likely taken.""",
     "gemm": """Wide products on GC2 differ most, where memory is short; serial parts are likely cut otherwise.""",
     "ctc loss": """The published program is spread otherwise: likely one label on a tile and half of the steps each way,
         with gradients summed afterwards. Here workers share a tile, and a sweep covers all steps.""",
@@ -133,10 +134,10 @@ abele validate --operators OPERATORS.csv --silicon SILICON.csv --training --pack
 
 What a command leaves out stays as the page has it.
 
-The first file has published operator benchmarks: columns `name`, `tool`, `params`, and for `mk1` and `mk2` `cycles` and
-`total_mem_bytes`. The second has small products: `N`, `cycles_measured`. The third, which may be left out, has
-histograms of lengths ([packed BERT](packed_bert.md)): `length`, and counts for each set. Other references stand in the
-package, with their sources.
+The first file has published operator benchmarks: columns `name`, `tool`, `params`, and for `mk1` and `mk2` `cycles`,
+`total_mem_bytes` and `max_tile_mem_bytes`. The second has small products: `N`, `cycles_measured`. The third, which may
+be left out, has histograms of lengths ([packed BERT](packed_bert.md)): `length`, and counts for each set. Other
+references stand in the package, with their sources.
 
 No kind of operator has a factor of its own; every parameter has a source ([constants](constants.md)). Figures that
 constants were calibrated on are marked and count nowhere. An error is predicted over reference, less one; medians, 90th
