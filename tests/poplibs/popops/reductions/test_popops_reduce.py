@@ -78,7 +78,7 @@ def test_reduce__two_million_elements_to_one__spreads_every_step() -> None:
         rows = group.edges["x"]
         busiest.append(int(np.bincount(group.tile[rows.vertex_of_row], weights=rows.row_sizes).max()))
         assert np.bincount(group.tile).max() <= 6
-    assert busiest == [1000, 6, 39, 38]
+    assert busiest == [1000, 39, 38]
 
 
 @pytest.mark.parametrize("rows", [2, 5, 40, 700, 1472])
@@ -102,7 +102,7 @@ def test_reduce__bias_gradient__is_reduced_in_three_steps() -> None:
     x = bench.tensor(np.zeros((64, 64, 9, 9)), "f32", "activations")
     out = popops.reduce(bench.graph, x, [0, 2, 3], "ADD", bench.prog)
     assert np.bincount(out.mapping.tile, weights=out.mapping.length).max() == 8
-    assert len(_compute_sets(bench)) == 4
+    assert len(_compute_sets(bench)) == 3
     first = _compute_sets(bench)[0].groups[0]
     work = np.bincount(first.tile, weights=first.edges["x"].row_sizes, minlength=1472)
     assert work.max() - work.min() <= 64

@@ -52,7 +52,8 @@ def test_two_sums__of_any_channels__are_numpy(
 
 
 def test_two_sums__of_channel_groups_on_a_tile__take_a_vertex_of_all_workers_a_step() -> None:
-    # 4 groups of 16 channels, every tile with 30 rows of each: one vertex with 4 rows, then one for the 24 results.
+    # 4 groups of 16 channels, every tile with 30 rows of each: one vertex with 4 rows, which adds up what its workers
+    # leave, then one for the results of all tiles.
     bench = Bench(16)
     x = bench.graph.variable("f16", (4, 480, 16), name="x")
     begin = np.arange(4 * 16, dtype=np.int64) * 30 * 16
@@ -60,14 +61,29 @@ def test_two_sums__of_channel_groups_on_a_tile__take_a_vertex_of_all_workers_a_s
     bench.data[x] = np.random.default_rng(0).uniform(-1, 1, x.shape).astype(np.float16)
     both = TwoSums.of(bench.graph, x, None, (0, 2), "sums")
     assert both is not None
-    first = _emitted(bench, both)[0].groups
+    sets = _emitted(bench, both)
+    first = sets[0].groups
+    assert len(sets) == 2
     assert [np.bincount(g.tile).tolist() for g in first] == [[1] * 16]
     (group,) = first
-    # A list of four rows, a pointer and five 16-bit counts.
-    assert vertex_state_bytes([group], bench.graph.system.ipu, 16)[0] == 8 + 4 * DELTA_BYTES["DELTANELEMENTS"] + 4 + 12
+    # A list of four rows, two pointers and five 16-bit counts.
+    assert vertex_state_bytes([group], bench.graph.system.ipu, 16)[0] == 8 + 4 * DELTA_BYTES["DELTANELEMENTS"] + 8 + 12
     total, squares = bench.run(*bench.sums)  # type: ignore[attr-defined]
     assert_close(total, bench.values(x).sum(1), f32, 4)
     assert_close(squares, (bench.values(x) ** 2).sum(1), f32, 4)
+
+
+def test_two_sums__shares_of_outputs_alone__lie_in_turns_of_whole_cells() -> None:
+    # 2 rows of 64 columns on a tile: workers share columns, and leave one stretch of 64 results of each sum.
+    bench = Bench(4)
+    x = bench.tensor(np.random.default_rng(0).uniform(-1, 1, (8, 64)), "f32")
+    both = TwoSums.of(bench.graph, x, None, (1,), "sums")
+    assert both is not None
+    assert both.turn == 64
+    _emitted(bench, both)
+    total, squares = bench.run(*bench.sums)  # type: ignore[attr-defined]
+    assert_close(total, bench.values(x).sum(0), f32, 4)
+    assert_close(squares, (bench.values(x) ** 2).sum(0), f32, 4)
 
 
 def test_two_sums__of_tensors_that_lie_otherwise__are_left_to_two_reductions() -> None:

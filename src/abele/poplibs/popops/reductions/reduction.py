@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -28,6 +29,7 @@ from abele.poplibs.popops.reductions.codelets import (
     Direction,
     Finish,
     SharedForm,
+    joining_codelet,
     rectangle_codelet,
     regions_codelet,
     shared_codelet,
@@ -244,14 +246,27 @@ class Reduction:
             return False
         return not self.op.squares and self.kind.bits >= self.tensor.dtype.bits and not self.tensor.contains_aliases
 
-    def _given(self, out: Tensor | None) -> Partials:
-        """Partials left to combine after the first step, for a result in ``out`` or, None, in a new tensor.
+    @cached_property
+    def joined(self) -> SharedVertices | None:
+        """Vertices of the first step that add up what their workers leave; None without any, or if no step follows."""
+        found = self.shared(joins=True, last=False, least=LEAST_SHARES)
+        if found is None or not found.num_parts.any() or not self.planner.combinations(found.partials, None):
+            return None
+        return found
+
+    @cached_property
+    def given(self) -> Partials:
+        """Partials left to combine after the first step, for a result in a new tensor."""
+        if self._read_in_place:
+            return replace(self.first.partials, place=self._positions)
+        return self.first.partials if self.joined is None else self.joined.partials
+
+    def _given(self, out: Tensor) -> Partials:
+        """Partials left to combine after the first step, for a result in ``out``.
 
         A result that overlaps the operand may not be written while other vertices read it.
         """
-        if not self._read_in_place or (out is not None and out.overlaps(self.tensor)):
-            return self.first.partials
-        return replace(self.first.partials, place=self._positions)
+        return self.first.partials if out.overlaps(self.tensor) else self.given
 
     @property
     def _positions(self) -> Int64:
@@ -267,19 +282,19 @@ class Reduction:
     @cached_property
     def free(self) -> tuple[Combination, ...]:
         """The steps after the first where results may lie anywhere."""
-        return self.planner.combinations(self._given(None), None)
+        return self.planner.combinations(self.given, None)
 
     def combinations(self, given: Partials, wanted: TileMapping) -> tuple[Combination, ...]:
         """The steps after the first, which gives ``given``, when the results are wanted where ``wanted`` says."""
         free = self._results(self.free)
         # Results lie already where they are wanted: plan once.
         lies = np.array_equal(free.begin, wanted.begin) and np.array_equal(free.tile, wanted.tile)
-        if lies and (given.place is not None) == self._read_in_place:
+        if lies and given is self.given:
             return self.free
         return self.planner.combinations(given, wanted)
 
     def _results(self, steps: tuple[Combination, ...]) -> TileMapping:
-        return (steps[-1].partials if steps else self.first.partials).result_mapping(self.num_outputs)
+        return (steps[-1].partials if steps else self.given).result_mapping(self.num_outputs)
 
     @property
     def _is_empty(self) -> bool:
@@ -309,24 +324,31 @@ class Reduction:
         partials = self._given(out)
         combinations = self.combinations(partials, self.graph.mapping_of(ordered))
         given = [partials, *(c.partials for c in combinations)]
-        targets = [*(self.store(p, n) for n, p in enumerate(given[:-1])), ordered]
+        joined = self.joined if partials is self.given else None
+        targets = [*(self.store(p, n, None if n else joined) for n, p in enumerate(given[:-1])), ordered]
         steps: list[Adding] = []
         last = len(combinations)
         if not combinations or partials.place is None:
-            steps.append(lambda compute_set: self._add_first(compute_set, targets[0], last=not combinations))
+            steps.append(lambda compute_set: self._add_first(compute_set, targets[0], joined, last=not combinations))
         for number, step in enumerate(combinations, start=1):
             source, target = targets[number - 1], targets[number]
             steps.append(self.combining(step, source, target, last=number == last))
         return steps
 
-    def store(self, partials: Partials, number: int) -> Tensor:
-        """Storage of partial results: a variable, or the operand where these are read in place."""
+    def store(self, partials: Partials, number: int, joined: SharedVertices | None = None, each: int = 1) -> Tensor:
+        """Storage of partial results: a variable, or the operand where these are read in place.
+
+        Behind them is space for what the workers of ``joined`` vertices leave, of ``each`` sums.
+        """
         if partials.place is not None:
             return self.order.apply(self.tensor).flatten()
-        stored = self.graph.variable(self.kind, partials.size, name=f"{self.name}/partials{number}")
-        return set_mapping(self.graph, stored, partials.mapping)
+        parts = Partials(*(np.zeros(0, np.int64),) * 3) if joined is None else joined.parts(each)
+        stored = self.graph.variable(self.kind, partials.size + parts.size, name=f"{self.name}/partials{number}")
+        begin = np.append(partials.offset, partials.size + parts.offset)
+        tile = np.append(partials.tile, parts.tile).astype(np.int32)
+        return set_mapping(self.graph, stored, TileMapping(stored.size, begin, tile))
 
-    def _add_first(self, compute_set: ComputeSet, target: Tensor, last: bool) -> None:
+    def _add_first(self, compute_set: ComputeSet, target: Tensor, joined: SharedVertices | None, *, last: bool) -> None:
         first, finish = self.first, self.finish if last else Finish(self.kind)
         view = self.order.apply(self.tensor)
         dtype = self.tensor.dtype
@@ -338,24 +360,27 @@ class Reduction:
             return
         # Workers share a vertex where the output does not lie over the operand, whose rectangles are read in place.
         in_place = target.overlaps(self.tensor)
-        shared = None if in_place else self.shared(joined=last, least=LEAST_SHARES)
+        shared = joined or (None if in_place else self.shared(joins=False, last=last, least=LEAST_SHARES))
         if shared is not None:
             self.add_shared(compute_set, shared, target, finish, last=last)
             if not shared.rest.any():
                 return
         chosen = np.flatnonzero(shared.rest) if shared is not None else np.arange(first.partials.num)
         rest = first.taken(chosen)
+        if shared is not None:
+            place = shared.partials.offset[shared.number[chosen]]
+            rest = replace(rest, partials=replace(rest.partials, place=place))
         fields = self._written(rest.partials, target, last)
         fields |= self._one(rest, view, target)
         counts = {"rows": rest.num_rows, "columns": rest.num_columns} | {n: fields.pop(n) for n in ("first", "width")}
         codelet = rectangle_codelet(self.op, dtype, self.direction, finish, short=_are_short(counts))
         compute_set.vertices(codelet, tile=rest.partials.tile, **counts, **fields)
 
-    def shared(self, *, joined: bool, least: int) -> SharedVertices | None:
+    def shared(self, *, joins: bool, last: bool, least: int) -> SharedVertices | None:
         """Vertices of the first step that all workers of a tile share; see :meth:`SharedVertices.of`."""
         # Parts of rows that a tile has as one stretch are read where they lie, with what is between them.
         width = self.grid.columns if self._cells[1] else 0
-        return SharedVertices.of(self.first, joined=joined, least=least, width=width)
+        return SharedVertices.of(self.first, joins=joins, last=last, least=least, width=width)
 
     def add_shared(
         self,
@@ -377,9 +402,9 @@ class Reduction:
             last: True if no step follows.
             paired: The second sum of two.
         """
-        given, each = self.first.partials, 2 if paired else 1
-        for listed in (False, True):
-            these = np.flatnonzero((shared.count > 1) == listed)
+        given, each = shared.partials, 2 if paired else 1
+        for listed, joining in product((False, True), repeat=2):
+            these = np.flatnonzero(((shared.count > 1) == listed) & ((shared.num_parts > 0) == joining))
             if not len(these):
                 continue
             counts: dict[str, Any] = {n: getattr(shared, n)[these] for n in ("rows", "columns", "kept", "reduced")}
@@ -389,10 +414,16 @@ class Reduction:
                 if paired.tensor is not None:
                     edges["x2"] = self._shared_cells(shared, these, paired.tensor)
             form = SharedForm(listed, _are_short(counts), self.grain, paired.kind if paired else "")
-            head = shared.head[these]
-            begin, length, offset = (each * a for a in (given.begin[head], shared.length[these], given.offset[head]))
-            written = Partials(begin, length, given.tile[head], offset)
-            codelet = shared_codelet(self.op, self.tensor.dtype, self.direction, finish, form)
+            first = shared.number[shared.head[these]]
+            begin, length, offset = (each * a for a in (given.begin[first], shared.length[these], given.offset[first]))
+            written = Partials(begin, length, given.tile[first], offset)
+            if joining:
+                parts, number = shared.parts(each), np.cumsum(shared.num_parts > 0)[these] - 1
+                place = each * given.size + parts.offset[number]
+                edges["parts"] = flat_regions(target, place, parts.length[number])
+                codelet = joining_codelet(self.op, self.tensor.dtype, self.kind, self.direction, form)
+            else:
+                codelet = shared_codelet(self.op, self.tensor.dtype, self.direction, finish, form)
             fields = counts | edges | self._written(written, target, last)
             compute_set.vertices(codelet, tile=written.tile, **fields)
 

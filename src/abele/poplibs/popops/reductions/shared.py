@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from abele.arrays import Int64
 from abele.poplibs.popops.reductions.first_step import Rectangles
-from abele.poplibs.popops.reductions.partials import Combination
+from abele.poplibs.popops.reductions.partials import Combination, Partials
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,9 @@ class SharedVertices:
         reduced: Parts that what is reduced is cut into, int64[n].
         length: Results of each, int64[n].
         rest: True for the rectangles that have vertices of their own, bool[rectangles].
+        joins: True if a vertex adds up what its workers leave of the same outputs.
+        partials: Results of all vertices, those of the rest too.
+        number: The range of ``partials`` that a rectangle's results are in, int64[rectangles].
     """
 
     head: Int64
@@ -42,14 +45,29 @@ class SharedVertices:
     reduced: Int64
     length: Int64
     rest: npt.NDArray[np.bool_]
+    joins: bool
+    partials: Partials
+    number: Int64
+
+    @property
+    def num_parts(self) -> Int64:
+        """Results that the workers of each vertex leave it to add up, int64[n]; 0 where it has nothing to add up."""
+        return np.where(self.joins & (self.reduced > 1), self.length * self.reduced, 0)
+
+    def parts(self, each: int) -> Partials:
+        """Space for ``each`` result of those workers, one range for each vertex that needs some."""
+        size = each * self.num_parts
+        tile = self.partials.tile[self.number[self.head]]
+        return Partials(np.zeros_like(size[size > 0]), size[size > 0], tile[size > 0])
 
     @staticmethod
-    def of(first: Rectangles, *, joined: bool, least: int, width: int = 0) -> SharedVertices | None:
+    def of(first: Rectangles, *, joins: bool, last: bool, least: int, width: int = 0) -> SharedVertices | None:
         """The vertices of tiles with ``least`` shares or more; None where cells were joined to vertices already.
 
         Args:
             first: Rectangles of the first step.
-            joined: True if the results of a tile must be neighbours among the outputs.
+            joins: True if a vertex adds up what its workers leave of the same outputs.
+            last: True if the results of a tile must be neighbours among the outputs.
             least: Shares below which a tile's rectangles have vertices of their own.
             width: Columns of cells that one vertex can read without a copy; 0 for any.
         """
@@ -67,18 +85,24 @@ class SharedVertices:
         alike = columns == width if width else np.ones(len(base), dtype=bool)
         for column in (rows, columns, kept, reduced):
             alike &= column == column[own]
-        begin, length = first.partials.begin, first.partials.length
-        if joined:
-            follows = np.append(False, begin[1:] == (begin + length)[:-1])
-            # The first rectangle of a tile follows nothing.
-            follows[base[start]] = True
-            alike &= np.logical_and.reduceat(follows, base)
+        begin, made = first.partials.begin[base], np.add.reduceat(first.partials.length, base)
+        made = made // reduced if joins else made
+        if last:
+            follows = np.append(True, begin[1:] == (begin + made)[:-1])
+            follows[start] = True
+            alike &= follows if joins else follows & (reduced == 1)
         taken = np.logical_and.reduceat(alike, start) & (count * parts[start] >= least)
         start, count = start[taken], count[taken]
         cells = np.repeat(taken, np.diff(np.append(np.flatnonzero(np.append(True, apart)), len(base))))
         rest = np.repeat(~cells, parts)
-        sums = np.append(0, np.cumsum(length))
-        total = sums[base[start] + count * parts[start]] - sums[base[start]]
+        sums = np.append(0, np.cumsum(made))
+        partials, number = first.partials, np.arange(first.partials.num)
+        if joins:
+            # One range for each cell, where it was one for each share.
+            ranges, length = rest.copy(), partials.length.copy()
+            ranges[base[cells]], length[base[cells]] = True, made[cells]
+            partials = Partials(partials.begin[ranges], length[ranges], partials.tile[ranges])
+            number = np.cumsum(ranges) - 1
         return SharedVertices(
             head=base[start],
             cell=base[cells],
@@ -87,8 +111,11 @@ class SharedVertices:
             columns=columns[start],
             kept=kept[start],
             reduced=reduced[start],
-            length=total,
+            length=sums[start + count] - sums[start],
             rest=rest,
+            joins=joins,
+            partials=partials,
+            number=number,
         )
 
 
@@ -127,7 +154,8 @@ class SharedRows:
         follows = np.append(True, (to + length)[order][:-1] == to[order][1:])[: len(order)]
         follows[start] = True
         alike = follows & (rows[order] == rows[own]) & (length[order] == length[own])
-        kept = np.minimum(workers // count, length[order[start]] // least)
-        taken = (kept > 1) & np.logical_and.reduceat(alike, start) if len(start) else kept > 1
+        kept = np.maximum(np.minimum(workers // count, length[order[start]] // least), 1)
+        several = kept * count > 1
+        taken = several & np.logical_and.reduceat(alike, start) if len(start) else several
         every = np.repeat(taken, count)
         return SharedRows(order[every], count[taken], kept[taken], np.sort(order[~every]))

@@ -61,27 +61,41 @@ class TwoSums:
         return None if found.shared is None or found.shared.rest.any() else found
 
     @cached_property
-    def shared(self) -> SharedVertices | None:
-        """Vertices of the first step."""
-        return self.sum.shared(joined=not self.steps, least=1)
+    def _plan(self) -> tuple[SharedVertices | None, tuple[Combination, ...]]:
+        """Vertices of the first step, and the steps after it."""
+        for joins in (True, False):
+            found = self.sum.shared(joins=joins, last=False, least=1)
+            steps = () if found is None else self._steps(_doubled(found.partials))
+            if steps:
+                return found, steps
+        return self.sum.shared(joins=False, last=True, least=1), ()
 
-    @cached_property
-    def partials(self) -> Partials:
-        """Results of both sums that the first step leaves."""
-        given = self.sum.first.partials
-        return Partials(2 * given.begin, 2 * given.length, given.tile)
-
-    @cached_property
-    def steps(self) -> tuple[Combination, ...]:
-        """The steps after the first."""
+    def _steps(self, given: Partials) -> tuple[Combination, ...]:
         made = self.sum
         planner = Planner(made.graph.system, made.op, f32, f32, 2 * made.num_outputs, made.tensor.shape)
-        return planner.combinations(self.partials, None)
+        return planner.combinations(given, None)
+
+    @property
+    def shared(self) -> SharedVertices | None:
+        """Vertices of the first step."""
+        return self._plan[0]
+
+    @property
+    def steps(self) -> tuple[Combination, ...]:
+        """The steps after the first."""
+        return self._plan[1]
+
+    @property
+    def partials(self) -> Partials:
+        """Results of both sums that the first step leaves."""
+        assert self.shared is not None
+        return _doubled(self.shared.partials)
 
     @property
     def turn(self) -> int:
         """Outputs of a sum that follow each other."""
-        given = self.sum.first.partials
+        assert self.shared is not None
+        given = self.shared.partials
         return math.gcd(self.sum.num_outputs, *np.unique(given.begin).tolist(), *np.unique(given.length).tolist())
 
     def add(self, compute_sets: list[ComputeSet]) -> tuple[Tensor, Tensor]:
@@ -92,7 +106,7 @@ class TwoSums:
         variable = made.graph.variable(f32, (2 * outputs,), name=f"{made.name}/out")
         set_mapping(made.graph, variable, last.result_mapping(2 * outputs))
         stores = [self.partials, *(s.partials for s in steps[:-1])] if steps else []
-        targets = [*(made.store(p, n) for n, p in enumerate(stores)), variable]
+        targets = [*(made.store(p, n, None if n else self.shared, 2) for n, p in enumerate(stores)), variable]
         adding: list[Adding] = [lambda compute_set: self._add_first(compute_set, targets[0])]
         for number, step in enumerate(steps, start=1):
             adding.append(made.combining(step, targets[number - 1], targets[number], last=number == len(steps)))
@@ -105,3 +119,7 @@ class TwoSums:
         assert self.shared is not None
         paired = PairedWith(self.other, self.turn)
         self.sum.add_shared(compute_set, self.shared, target, Finish(f32), last=not self.steps, paired=paired)
+
+
+def _doubled(given: Partials) -> Partials:
+    return Partials(2 * given.begin, 2 * given.length, given.tile)
