@@ -15,6 +15,7 @@ from abele.graph.compute_set import ComputeSet
 from abele.graph.mapping import TileMapping
 from abele.numerics import f32
 from abele.poplibs import popops
+from abele.poplibs.popops.reductions.reduce import reduce_two
 from abele.poplibs.popops.reductions.two_sums import TwoSums
 from support.examples import examples
 
@@ -108,3 +109,27 @@ def test_reduce__shared_by_workers__is_numpy(op: str, dims: list[int]) -> None:
         "LOG_ADD": lambda: np.log(np.exp(value).sum(at)),
     }[op]()
     assert_close(bench.run(out)[0], wanted, f32, 4)
+
+
+def test_reduce_two__tiles_with_runs_of_several_lengths__take_a_vertex_each() -> None:
+    # Every tile has two runs, of 100 and of 230 elements; 16 tiles have all 330 · 16 elements of either tensor.
+    bench = Bench(16)
+    tensors = tuple(bench.graph.variable("f16", (330 * 16,), name=n) for n in "xy")
+    begin = np.cumsum(np.repeat([100, 230], 16)) - np.repeat([100, 230], 16)
+    for n, t in enumerate(tensors):
+        bench.graph.map(t, TileMapping(t.size, begin, np.tile(np.arange(16, dtype=np.int32), 2)))
+        bench.data[t] = np.random.default_rng(n).uniform(-1, 1, t.shape).astype(np.float16)
+    sums = reduce_two(bench.graph, tensors, "SQUARE_ADD", bench.prog, "norms")
+    sets = bench.graph.compute_sets
+    assert [np.bincount(g.tile).tolist() for g in sets[0].groups] == [[1] * 16]
+    assert len(sets) == 2
+    for got, host, t in zip(bench.run(*sums), bench.kernels(*sums), tensors, strict=True):
+        assert_close(got, (bench.values(t) ** 2).sum(), f32, 4)
+        assert_close(host, (bench.values(t) ** 2).sum(), f32, 4)
+
+
+def test_reduce_two__tensors_of_two_shapes__are_two_reductions() -> None:
+    bench = Bench(16)
+    tensors = bench.tensor(np.ones((40, 16)), "f32"), bench.tensor(np.full((30, 16), 2), "f32")
+    sums = reduce_two(bench.graph, tensors, "SQUARE_ADD", bench.prog, "norms")
+    assert [float(v) for v in bench.run(*sums)] == [640, 1920]

@@ -377,6 +377,71 @@ def shared_codelet(op: ReduceOp, dtype: ElementType, direction: Direction, finis
 
 
 @lru_cache(maxsize=1024)
+def runs_codelet(op: ReduceOp, dtype: ElementType, between: ElementType, pair: bool, *, listed: bool) -> type:
+    """Vertex that reduces runs of elements to one result, or as many of another operand to a second.
+
+    Each worker takes a share of every run and leaves its result in ``parts``; the supervisor then has these added up.
+    """
+    kind, wide = accumulator(op, dtype), accumulator(op, between)
+    start, zero = start_of(op, kind), start_of(op, wide)
+    again = replace(op, squares=False)
+    vectors = VectorList[dtype] if listed else Vector[dtype, SPAN]
+    others = VectorList[dtype] if listed else Vector[dtype, ONE_PTR]
+
+    def formula(v: Any, ipu: Ipu) -> Int64:
+        total, runs = (v.x.total, v.x.rows) if listed else (v.x, 1)
+        share, one = -(-np.asarray(total, np.int64) // ipu.num_workers), np.ones(1, np.int64)
+        slots = reduce_cost.continuous(one, share, ipu, op=op, dtype=dtype, out=between, updates=False)
+        first = reduce_cost.SHARE_SLOTS + (slots + reduce_cost.REGION_SLOTS * (runs - 1)) * (2 if pair else 1)
+        results = one * (2 if pair else 1)
+        then = reduce_cost.strided(
+            one * ipu.num_workers, results, results, ipu=ipu, op=again, dtype=between, out=between
+        )
+        launch = ipu.launch.supervisor_cycles + 2 * (ipu.launch.run_all_cycles + ipu.sync.worker_cycles)
+        return np.asarray(launch + ipu.num_workers * (first + then), np.int64)
+
+    @codelet(name=f"Reduce{'Two' if pair else ''}Runs_{op.name.lower()}")
+    class ReduceRuns(SupervisorVertex):
+        x: Input[vectors]
+        if pair:
+            x2: Input[others]
+        parts: Output[Vector[between, ONE_PTR]]
+        y: Output[Vector[between, ONE_PTR]]
+        cycles = staticmethod(formula)
+
+        def compute(self):
+            for worker in range(6):
+                total = kind(start)
+                if pair:
+                    other = kind(start)
+                if listed:
+                    for k in range(len(self.x)):
+                        low = part_of(i64(len(self.x[k])), i64(6), i64(worker), i64(1))
+                        high = part_of(i64(len(self.x[k])), i64(6), i64(worker) + 1, i64(1))
+                        for i in range(low, high):
+                            total = accumulated(op, total, kind(self.x[k][i]))
+                            if pair:
+                                other = accumulated(op, other, kind(self.x2[k][i]))
+                else:
+                    low = part_of(i64(len(self.x)), i64(6), i64(worker), i64(1))
+                    high = part_of(i64(len(self.x)), i64(6), i64(worker) + 1, i64(1))
+                    for i in range(low, high):
+                        total = accumulated(op, total, kind(self.x[i]))
+                        if pair:
+                            other = accumulated(op, other, kind(self.x2[i]))
+                self.parts[worker] = between(total)
+                if pair:
+                    self.parts[6 + worker] = between(other)
+            for result in range(2 if pair else 1):
+                joined = wide(zero)
+                for worker in range(6):
+                    joined = combined(again, joined, wide(self.parts[6 * result + worker]))
+                self.y[result] = between(joined)
+
+    return ReduceRuns
+
+
+@lru_cache(maxsize=1024)
 def regions_codelet(op: ReduceOp, dtype: ElementType, direction: Direction, finish: Finish) -> type:
     """The vertex that reduces several rectangles with the same outputs, each a row of ``x``."""
     kind = accumulator(op, dtype)

@@ -32,19 +32,22 @@ from abele.poplibs.popops.reductions.codelets import (
     joining_codelet,
     rectangle_codelet,
     regions_codelet,
+    runs_codelet,
     shared_codelet,
 )
 from abele.poplibs.popops.reductions.first_step import (
+    MIN_ELEMENTS_PER_WORKER,
     MIN_VECTORS_PER_WORKER,
     Rectangles,
     cut_columns,
     first_step,
     lies_in_runs,
+    output_position,
 )
 from abele.poplibs.popops.reductions.ops import ReduceOp, partials_type
 from abele.poplibs.popops.reductions.partials import Combination, Partials
 from abele.poplibs.popops.reductions.plan import Planner
-from abele.poplibs.popops.reductions.shared import SharedRows, SharedVertices
+from abele.poplibs.popops.reductions.shared import SharedRows, SharedRuns, SharedVertices
 from abele.poplibs.poputil.grid import BlockGrid, Cells, collapse, rectangles_of
 from abele.poplibs.poputil.mapping import linear_mapping, set_mapping, vector_grain
 from abele.poplibs.poputil.order import StorageOrder, storage_order
@@ -247,8 +250,22 @@ class Reduction:
         return not self.op.squares and self.kind.bits >= self.tensor.dtype.bits and not self.tensor.contains_aliases
 
     @cached_property
-    def joined(self) -> SharedVertices | None:
+    def runs(self) -> SharedRuns | None:
+        """Vertices of the first step where every tile has runs of one output; None elsewhere."""
+        if self.direction != "columns":
+            return None
+        cells, kept = self._cells[0], tuple(self._keeps(group) for group in self.grid.groups)
+        begin = output_position(cells.grid, kept, cells.block)
+        if len(kept) > 1 and kept[-2]:
+            begin = begin + cells.row
+        workers = self.graph.system.ipu.num_workers
+        return SharedRuns.of(cells, begin, workers=workers, least=MIN_ELEMENTS_PER_WORKER)
+
+    @cached_property
+    def joined(self) -> SharedVertices | SharedRuns | None:
         """Vertices of the first step that add up what their workers leave; None without any, or if no step follows."""
+        if self.runs is not None:
+            return self.runs if self.planner.combinations(self.runs.partials, None) else None
         found = self.shared(joins=True, last=False, least=LEAST_SHARES)
         if found is None or not found.num_parts.any() or not self.planner.combinations(found.partials, None):
             return None
@@ -335,7 +352,9 @@ class Reduction:
             steps.append(self.combining(step, source, target, last=number == last))
         return steps
 
-    def store(self, partials: Partials, number: int, joined: SharedVertices | None = None, each: int = 1) -> Tensor:
+    def store(
+        self, partials: Partials, number: int, joined: SharedVertices | SharedRuns | None = None, each: int = 1
+    ) -> Tensor:
         """Storage of partial results: a variable, or the operand where these are read in place.
 
         Behind them is space for what the workers of ``joined`` vertices leave, of ``each`` sums.
@@ -349,6 +368,9 @@ class Reduction:
         return set_mapping(self.graph, stored, TileMapping(stored.size, begin, tile))
 
     def _add_first(self, compute_set: ComputeSet, target: Tensor, joined: SharedVertices | None, *, last: bool) -> None:
+        if isinstance(joined, SharedRuns):
+            self.add_runs(compute_set, joined, target)
+            return
         first, finish = self.first, self.finish if last else Finish(self.kind)
         view = self.order.apply(self.tensor)
         dtype = self.tensor.dtype
@@ -426,6 +448,27 @@ class Reduction:
                 codelet = shared_codelet(self.op, self.tensor.dtype, self.direction, finish, form)
             fields = counts | edges | self._written(written, target, last)
             compute_set.vertices(codelet, tile=written.tile, **fields)
+
+    def add_runs(self, compute_set: ComputeSet, runs: SharedRuns, target: Tensor, other: Tensor | None = None) -> None:
+        """Add the vertices that reduce runs, of ``other`` too where it is given."""
+        cells, each = self._cells[0].taken(runs.cell), 1 if other is None else 2
+        listed = bool((runs.count > 1).any())
+
+        def rows_of(tensor: Tensor) -> Any:
+            regions = flat_regions(self.order.apply(tensor).flatten(), cells.position, cells.size)
+            number = np.arange(cells.num, dtype=np.int64)
+            return (regions, number, np.append(0, np.cumsum(runs.count)).astype(np.int64)) if listed else regions
+
+        given, parts = runs.partials, runs.parts(each)
+        fields = {
+            "x": rows_of(self.tensor),
+            "parts": flat_regions(target, each * given.size + parts.offset, parts.length),
+            "y": flat_regions(target, each * given.offset, each * given.length),
+        }
+        if other is not None:
+            fields["x2"] = rows_of(other)
+        codelet = runs_codelet(self.op, self.tensor.dtype, self.kind, other is not None, listed=listed)
+        compute_set.vertices(codelet, tile=given.tile, **fields)
 
     def _shared_cells(self, shared: SharedVertices, these: Int64, tensor: Tensor) -> Any:
         """Cells of ``tensor`` of some of the vertices that workers share: regions, or rows of regions."""

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from abele.arrays import Int64
 from abele.poplibs.popops.reductions.first_step import Rectangles
 from abele.poplibs.popops.reductions.partials import Combination, Partials
+from abele.poplibs.poputil.grid import Cells
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,58 @@ class SharedVertices:
             partials=partials,
             number=number,
         )
+
+
+@dataclass(frozen=True)
+class SharedRuns:
+    """Vertices of tiles whose elements are runs of one output each, of any lengths: one for all workers of a tile.
+
+    A sum of all elements is of this kind, as the norm of a parameter is: 912 and 928 elements of a tile are a vertex
+    with a list of two rows.
+
+    Attributes:
+        cell: Cells of the vertices, tile by tile, int64[cells].
+        count: Cells of each vertex, int64[n].
+        partials: Results.
+        workers: Workers of a tile.
+    """
+
+    cell: Int64
+    count: Int64
+    partials: Partials
+    workers: int
+
+    @property
+    def rest(self) -> npt.NDArray[np.bool_]:
+        """Nothing is left to other vertices."""
+        return np.zeros(0, dtype=bool)
+
+    @staticmethod
+    def of(cells: Cells, begin: Int64, *, workers: int, least: int) -> SharedRuns | None:
+        """The vertices; None where a tile has elements of several outputs, or no worker has ``least`` elements.
+
+        Args:
+            cells: Cells of each tile.
+            begin: Output of each, int64[cells].
+            workers: Workers of a tile.
+            least: Elements that are worth a worker.
+        """
+        if not cells.num or (cells.num_rows > 1).any():
+            return None
+        order = np.lexsort((cells.position, cells.tile))
+        tile, output = cells.tile[order], begin[order]
+        head = np.flatnonzero(np.append(True, tile[1:] != tile[:-1]))
+        count = np.diff(np.append(head, len(order)))
+        if (output != np.repeat(output[head], count)).any():
+            return None
+        if np.add.reduceat(cells.size[order], head).max() < least * workers:
+            return None
+        return SharedRuns(order, count, Partials(output[head], np.ones_like(head), tile[head]), workers)
+
+    def parts(self, each: int) -> Partials:
+        """Space for ``each`` result of every worker, one range for each vertex."""
+        size = np.full(len(self.count), each * self.workers, dtype=np.int64)
+        return Partials(np.zeros_like(size), size, self.partials.tile)
 
 
 @dataclass(frozen=True)

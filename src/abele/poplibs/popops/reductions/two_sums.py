@@ -23,13 +23,13 @@ from abele.poplibs.popops.reductions.ops import find_reduce_op
 from abele.poplibs.popops.reductions.partials import Combination, Partials
 from abele.poplibs.popops.reductions.plan import Planner
 from abele.poplibs.popops.reductions.reduction import Adding, PairedWith, Reduction, add_together
-from abele.poplibs.popops.reductions.shared import SharedVertices
+from abele.poplibs.popops.reductions.shared import SharedRuns, SharedVertices
 from abele.poplibs.poputil.mapping import set_mapping
 
 
 @dataclass(frozen=True)
 class TwoSums:
-    """Σ of a tensor and Σ of its squares, or of another tensor, in f32.
+    """Σ of a tensor and Σ of its squares, or of another tensor (or the squares of both), in f32.
 
     Attributes:
         sum: The first sum as a reduction of its own.
@@ -40,8 +40,10 @@ class TwoSums:
     other: Tensor | None
 
     @staticmethod
-    def of(graph: Graph, tensor: Tensor, other: Tensor | None, kept: tuple[int, ...], name: str) -> TwoSums | None:
-        """Two sums over all but the ``kept`` dimensions; None where they need steps of their own.
+    def of(
+        graph: Graph, tensor: Tensor, other: Tensor | None, kept: tuple[int, ...], name: str, op: str = "ADD"
+    ) -> TwoSums | None:
+        """Two sums, or sums of squares, over all but the ``kept`` dimensions; None where they need steps of their own.
 
         That is where the tensors lie otherwise, or where tiles have rectangles of several shapes.
         """
@@ -49,7 +51,7 @@ class TwoSums:
             graph,
             tensor=tensor,
             kept=kept,
-            op=find_reduce_op("ADD"),
+            op=find_reduce_op(op),
             finish=Finish(f32),
             scale=None,
             name=name,
@@ -61,8 +63,11 @@ class TwoSums:
         return None if found.shared is None or found.shared.rest.any() else found
 
     @cached_property
-    def _plan(self) -> tuple[SharedVertices | None, tuple[Combination, ...]]:
+    def _plan(self) -> tuple[SharedVertices | SharedRuns | None, tuple[Combination, ...]]:
         """Vertices of the first step, and the steps after it."""
+        runs = self.sum.runs if self.other is not None else None
+        if runs is not None and (after := self._steps(_doubled(runs.partials))):
+            return runs, after
         for joins in (True, False):
             found = self.sum.shared(joins=joins, last=False, least=1)
             steps = () if found is None else self._steps(_doubled(found.partials))
@@ -76,7 +81,7 @@ class TwoSums:
         return planner.combinations(given, None)
 
     @property
-    def shared(self) -> SharedVertices | None:
+    def shared(self) -> SharedVertices | SharedRuns | None:
         """Vertices of the first step."""
         return self._plan[0]
 
@@ -117,6 +122,9 @@ class TwoSums:
 
     def _add_first(self, compute_set: ComputeSet, target: Tensor) -> None:
         assert self.shared is not None
+        if isinstance(self.shared, SharedRuns):
+            self.sum.add_runs(compute_set, self.shared, target, self.other)
+            return
         paired = PairedWith(self.other, self.turn)
         self.sum.add_shared(compute_set, self.shared, target, Finish(f32), last=not self.steps, paired=paired)
 
