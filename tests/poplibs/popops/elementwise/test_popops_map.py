@@ -11,7 +11,7 @@ from poplibs_kit import TILES, Bench, assert_close
 from abele.errors import InvalidOptionError, TensorError, TileMappingError, TypeMismatchError
 from abele.numerics import bool_, f16, f32, i32
 from abele.poplibs import popops
-from abele.poplibs.popops import Cast, Op, _1, _2
+from abele.poplibs.popops import Cast, Op, _1, _2, _3
 from abele.poplibs.popops.expr import element_index, exp, select
 from support.examples import examples
 
@@ -58,6 +58,22 @@ def test_map__operands_repeated_along_rows_and_columns__is_numpy() -> None:
     out = popops.map(bench.graph, lambda x, r, c, o: (x - c) * r + o, [x, row, column, one], bench.prog)
     (got,) = bench.run_both(out)
     assert_close(got, (bench.values(x) - bench.values(column)) * bench.values(row) + bench.values(one), f32)
+
+
+@pytest.mark.parametrize("per_block", [False, True])
+def test_map__rows_of_several_blocks_on_a_tile__take_one_vertex(per_block: bool) -> None:
+    # 3 blocks of 50 rows of 16 columns on 5 tiles: the fourth has rows 40 to 49 of a block and 0 to 19 of the next.
+    bench = Bench(5)
+    x = bench.tensor(_normal(3, 50, 16), "f32")
+    column, block = bench.tensor(_normal(3, 1, 16), "f32"), bench.tensor(_normal(3, 1, 1), "f32")
+    operands = [x, column, block] if per_block else [x, column]
+    out = popops.map(bench.graph, (_1 - _2) * _3 if per_block else _1 - _2, operands, bench.prog)
+    (group,) = bench.graph.compute_sets[-1].groups
+    assert np.bincount(group.tile).tolist() == [1] * 5
+    assert group.state["skip"].values.tolist() == [0, 0, 0, 10, 0]
+    wanted = bench.values(x) - bench.values(column)
+    (got,) = bench.run_both(out)
+    assert_close(got, wanted * bench.values(block) if per_block else wanted, f32)
 
 
 @given(

@@ -30,6 +30,8 @@ SCALAR_PROLOGUE = 20
 ROW_PROLOGUE = 15
 ROW_SLOTS = {"aligned": 7, "misaligned": 25}
 """Worker slots before the loop, and of each row, of BroadcastVectorOuter byRow. Source: machine reference §4.8."""
+BLOCK_SLOTS = 12
+"""Worker slots to find the block of the first row of a share: a division by multiplying, and addresses. Guessed."""
 OPERAND_SLOTS = 2
 """Worker slots to load the pointer of an operand beyond two, and of a scalar. Guessed: two loads."""
 
@@ -43,12 +45,14 @@ class CostForm:
         scalars: Operands of which a vertex reads one element.
         in_place: True if an output overwrites an operand.
         rows: True if the vertex walks rows, because operands are repeated along rows or columns.
+        blocks: True if its rows are of several blocks.
     """
 
     streams: int
     scalars: int
     in_place: bool
     rows: bool
+    blocks: bool = False
 
 
 def vector_type(fused: Fused) -> ElementType:
@@ -83,9 +87,8 @@ def _row_cycles(fused: Fused, form: CostForm, size: Int64, columns: Int64, vecto
     row_slots = np.where(aligned, ROW_SLOTS["aligned"], ROW_SLOTS["misaligned"])
     loops = rows * -(-np.minimum(columns, share) // vector)
     slots = vector_slots(fused, form, vector)
-    return np.asarray(
-        SUPERVISOR_CYCLES + workers * (ROW_PROLOGUE + rows * row_slots + np.ceil(loops * slots)), np.int64
-    )
+    prologue = ROW_PROLOGUE + (BLOCK_SLOTS if form.blocks else 0)
+    return np.asarray(SUPERVISOR_CYCLES + workers * (prologue + rows * row_slots + np.ceil(loops * slots)), np.int64)
 
 
 def vector_slots(fused: Fused, form: CostForm, vector: int) -> float:

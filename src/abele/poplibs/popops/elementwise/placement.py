@@ -74,11 +74,14 @@ class _Vertices:
 
     Attributes:
         tile: Tile of each vertex, int32[N].
-        of_cell: Vertex of each cell, int64[cells].
+        of_cell: Vertex of each cell, int64[cells], non-decreasing.
+        height: Rows of the blocks of each vertex, of which the first and the last may have fewer, int64[N]; None where
+            every vertex has rows of one block.
     """
 
     tile: npt.NDArray[np.int32]
     of_cell: Int64
+    height: Int64 | None = None
 
 
 class _Placement:
@@ -112,11 +115,15 @@ class _Placement:
         # one cell.
         self.cells = (rectangles_of if self.walks_rows else cells_of)(self.grid, mapping)
         self.vertices = self._gather()
+        if self.vertices.height is not None:
+            of_blocks: dict[Access, Access] = {"column": "column of block", "single": "block"}
+            self.access = [a if self._everywhere(i) else of_blocks.get(a, a) for i, a in enumerate(self.access)]
 
     @property
     def walks_rows(self) -> bool:
         """True if vertices are rectangles of rows rather than runs of elements."""
-        return "row" in self.access or "column" in self.access or (self.fused.needs_index and self.grid.rows > 1)
+        by_row = not {"row", "column", "column of block"}.isdisjoint(self.access)
+        return by_row or (self.fused.needs_index and self.grid.rows > 1)
 
     def _pattern(self, tensor: Tensor) -> tuple[bool, ...]:
         flags = broadcast_dims(tensor.shape, self.order.shape)
@@ -158,12 +165,47 @@ class _Placement:
         return "column" if row else "full"
 
     def _gather(self) -> _Vertices:
+        if self.walks_rows and not self.fused.needs_index:
+            return self._joined()
         cells = self.cells
         if self.walks_rows or self.fused.needs_index or self._by_block():
             return _Vertices(cells.tile, np.arange(cells.num, dtype=np.int64))
         # Nothing depends on where a run lies: all runs of a tile go to one vertex, which costs one launch.
         tile, of_cell = np.unique(cells.tile, return_inverse=True)
         return _Vertices(tile.astype(np.int32), of_cell.reshape(-1).astype(np.int64))
+
+    def _joined(self) -> _Vertices:
+        """Rows of several blocks on a tile as one vertex.
+
+        The cells of a tile follow each other there, so that they are read in place. All have as many columns, and all
+        but the first and the last as many rows: rows 40 to 49 of a block of 50, a whole block, and rows 0 to 9 of a
+        third. Cells that read the same of an operand have vertices of their own, which do not copy it.
+        """
+        cells = self.cells = self.cells.taken(np.lexsort((self.cells.position, self.cells.tile)))
+        apart = np.append(True, cells.tile[1:] != cells.tile[:-1])
+        head = np.flatnonzero(apart)
+        each = _Vertices(cells.tile, np.arange(cells.num, dtype=np.int64))
+        if len(head) == cells.num:
+            return each
+        count = np.diff(np.append(head, cells.num))
+        entry = np.repeat(np.arange(len(head)), count)
+        height = np.maximum.reduceat(cells.num_rows, head)
+        end = cells.position + (cells.num_rows - 1) * self.grid.columns + cells.num_columns
+        outer = apart | np.append(apart[1:], True)
+        fits = (cells.num_columns == cells.num_columns[head][entry]) & (outer | (cells.num_rows == height[entry]))
+        fits &= apart | np.append(True, cells.position[1:] >= end[:-1])
+        for operand, access in enumerate(self.access):
+            if access in ("column", "single") and not self._everywhere(operand):
+                begin = self._block_regions(self.inputs[operand], access, each).begin
+                read = np.unique(np.stack([entry, begin]), axis=1)[0] if len(begin) == cells.num else entry[:0]
+                fits &= np.bincount(read, minlength=len(head))[entry] == count[entry]
+        joined = np.logical_and.reduceat(fits, head) & (count > 1)
+        if not joined.any():
+            return each
+        first = apart | ~joined[entry]
+        return _Vertices(
+            cells.tile[first], np.cumsum(first) - 1, np.where(joined[entry], height[entry], cells.num_rows)[first]
+        )
 
     def _by_block(self) -> bool:
         """True if a single element serves a block only, so that vertices may not span blocks."""
@@ -188,7 +230,12 @@ class _Placement:
             if port.name not in values:
                 values[port.name] = self._full_regions(tensor)
         if layout.rows:
-            values["columns"] = self.cells.num_columns
+            head = np.flatnonzero(np.append(True, np.diff(self.vertices.of_cell) != 0))
+            values["columns"] = self.cells.num_columns[head]
+        if layout.blocks:
+            several = np.bincount(self.vertices.of_cell) > 1
+            values["height"] = self.vertices.height
+            values["skip"] = np.where(several, self.vertices.height - self.cells.num_rows[head], 0)
         if layout.indexed:
             values |= self._index_state()
         short = identifier(name.rsplit("/", 1)[-1])
@@ -235,9 +282,10 @@ class _Placement:
         ports = layout.ports
         form = CostForm(
             streams=sum(p.access == "full" for p in layout.inputs if p is not None) + len(layout.outputs),
-            scalars=sum(p.access in ("single", "whole") for p in ports),
+            scalars=sum(p.access in ("single", "whole", "block") for p in ports),
             in_place=any(p.direction == "InOut" for p in ports),
             rows=layout.rows,
+            blocks=layout.blocks,
         )
         fused, out, own = self.fused, layout.outputs[0].name, self.own_cycles
 
@@ -267,20 +315,23 @@ class _Placement:
             return flat_regions(tensor.flatten(), one[:1], one[:1] + tensor.size), one
         if self._everywhere(operand):
             return flat_regions(tensor.flatten(), one[:1], one[:1] + 1), one
-        return self._block_regions(tensor, access)
+        return self._block_regions(tensor, access, self.vertices)
 
-    def _block_regions(self, tensor: Tensor, access: Access) -> Regions:
-        """Regions of an operand of one element per row, column or block: each cell its own."""
+    def _block_regions(self, tensor: Tensor, access: Access, vertices: _Vertices) -> Regions:
+        """Regions of an operand of one element per row, column or block: those of its cells for each vertex."""
         cells, grid = self.cells, self.grid
         view = self.order.apply(tensor.broadcast_to(self.order.shape))
         # Along a repeated dimension every element is the same: index 0 stands for all of them.
         view = view.reshape((grid.blocks, grid.rows, grid.columns))
         if access == "row":
-            return flat_regions(view[:, :, 0].flatten(), cells.block * grid.rows + cells.row, cells.num_rows)
-        if access == "column":
-            begin = cells.block * grid.columns + cells.column
-            return flat_regions(view[:, 0, :].flatten(), begin, cells.num_columns)
-        return flat_regions(view[:, 0, 0].flatten(), cells.block, np.ones_like(cells.block))
+            seen, begin, length = view[:, :, 0], cells.block * grid.rows + cells.row, cells.num_rows
+        elif access in ("column", "column of block"):
+            seen, begin, length = view[:, 0, :], cells.block * grid.columns + cells.column, cells.num_columns
+        else:
+            seen, begin, length = view[:, 0, 0], cells.block, np.ones_like(cells.block)
+        if vertices.height is None:
+            return flat_regions(seen.flatten(), begin, length)
+        return flat_regions(seen.flatten(), begin, length, vertices.of_cell, len(vertices.tile))
 
     def _index_state(self) -> dict[str, object]:
         base, row_step, column_step = index_steps(self.order, self.grid, self.cells)

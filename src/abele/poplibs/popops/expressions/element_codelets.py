@@ -20,9 +20,9 @@ from abele.expr import TABLE, InVertex
 from abele.numerics import ElementType, i32
 from abele.poplibs.popops.expressions.fused import Fused
 
-Access = Literal["full", "row", "column", "single", "whole"]
+Access = Literal["full", "row", "column", "single", "whole", "column of block", "block"]
 """Elements of an operand that a vertex reads: one for each of its own, for each row, for each column, one in all, or a
-vector of its own (a seed).
+vector of its own (a seed); or, where its rows are of several blocks, one for each column of each, or for each.
 """
 
 
@@ -72,6 +72,10 @@ class Port:
                 return (code.local("row"),)
             case "column":
                 return (code.local("i") - code.local("start"),)
+            case "column of block":
+                return (code.local("i") - code.local("start") + code.local("block") * code.scalar("columns"),)
+            case "block":
+                return (code.local("block"),)
         return ()
 
     def load(self, code: CodeWriter) -> WrittenValue:
@@ -111,6 +115,11 @@ class OperandLayout:
         """Every field once: operands, then outputs that overwrite none."""
         found = [p for p in self.inputs if p is not None]
         return tuple(dict.fromkeys([*found, *self.outputs]))
+
+    @property
+    def blocks(self) -> bool:
+        """True if a vertex has rows of several blocks of ``height`` rows, the first without its ``skip`` first ones."""
+        return any(p.access in ("column of block", "block") for p in self.ports)
 
     @property
     def overlays(self) -> tuple[tuple[str, str], ...]:
@@ -161,6 +170,8 @@ def _code(fused: Fused, layout: OperandLayout) -> CodeWriter:
         declared = {p.name: p.declared(has_size=p == layout.outputs[0]) for p in layout.ports}
         if layout.rows:
             declared["columns"] = i32
+        if layout.blocks:
+            declared |= dict.fromkeys(("height", "skip"), i32)
         if layout.indexed:
             declared |= dict.fromkeys(("base", "row_step", "column_step"), i32)
         code = CodeWriter(layout.base, declared)
@@ -202,6 +213,8 @@ def _write_loop(code: CodeWriter, fused: Fused, layout: OperandLayout) -> None:
     code.let("start", code.local("row") * code.scalar("columns"))
     with code.repeat(code.local("begin").compare("<", code.local("end"))):
         row_end = code.local("start") + code.scalar("columns")
+        if layout.blocks:
+            code.let("block", (code.local("row") + code.scalar("skip")) // code.scalar("height"))
         with code.loop("i", code.local("begin"), code.call("min", row_end, code.local("end"))) as i:
             if layout.indexed:
                 in_row = (i - code.local("start")) * code.scalar("column_step")
