@@ -89,6 +89,20 @@ def test_reduce__deeper_operands__take_more_steps_but_not_many(rows: int) -> Non
     assert len(_compute_sets(bench)) == {2: 1, 5: 1, 40: 2, 700: 3, 1472: 3}[rows]
 
 
+def test_reduce__rows_of_several_tiles_shared_by_workers__take_one_vertex() -> None:
+    # 45 rows of 2,048 columns, 64 on a tile: a tile brings 45 rows of 8 columns together, for all its workers.
+    bench = Bench(1472)
+    x = bench.graph.variable(f32, (45, 2048), name="x")
+    tiles = np.arange(45 * 32)
+    bench.graph.map(x, TileMapping(x.size, tiles * 64, tiles.astype(np.int32)))
+    bench.data[x] = RNG.standard_normal((45, 2048)).astype(np.float32)
+    out = popops.reduce(bench.graph, x, [0], "ADD", bench.prog)
+    (group,) = _compute_sets(bench)[0].groups
+    assert np.bincount(group.tile).max() == 1
+    assert {int(n) for n in group.state["reduced"].values} == {6}
+    assert_close(bench.run(out)[0], bench.values(x).sum(axis=0), f32)
+
+
 def test_reduce__rows_that_lie_on_one_tile__need_no_exchange_at_all() -> None:
     bench = Bench(64)
     x = bench.graph.variable(f32, (64, 60), name="x").map_rows(range(64))

@@ -546,17 +546,21 @@ class Reduction:
         for these, listed in ((shared.count == 1, False), (shared.count > 1, True)):
             if not these.any():
                 continue
-            count = shared.count[these]
-            vertex = shared.vertex[np.repeat(these, shared.count)]
-            head = vertex[np.cumsum(count) - count]
-            entry, number = count_up(rows[vertex])
-            source_rows = step.source[first[vertex][entry] + number]
-            x: Any = flat_regions(source, source_rows, length[vertex][entry], entry, len(vertex))
+            count, reduced = shared.count[these], shared.reduced[these]
+            bundle = shared.vertex[np.repeat(these, shared.count)]
+            head = bundle[np.cumsum(count) - count]
+            # Rows of the vertices of a bundle follow each other.
+            total = first[bundle + np.repeat(reduced, count)] - first[bundle]
+            entry, number = count_up(total)
+            source_rows = step.source[first[bundle][entry] + number]
+            x: Any = flat_regions(source, source_rows, length[bundle][entry], entry, len(bundle))
             if listed:
-                x = x, np.arange(len(vertex), dtype=np.int64), np.append(0, np.cumsum(count)).astype(np.int64)
-            sizes = {"rows": rows[head], "columns": length[head], "kept": shared.kept[these], "reduced": 1}
+                x = x, np.arange(len(bundle), dtype=np.int64), np.append(0, np.cumsum(count)).astype(np.int64)
+            rows_of = total[np.cumsum(count) - count]
+            sizes = {"rows": rows_of, "columns": length[head], "kept": shared.kept[these], "reduced": reduced}
             form = SharedForm(listed, _are_short(sizes), ipu.vector_width(source.dtype))
-            written = Partials(given.begin[head], count * length[head], given.tile[head], given.offset[head])
+            size = count * reduced * length[head]
+            written = Partials(given.begin[head], size, given.tile[head], given.offset[head])
             codelet = shared_codelet(op, source.dtype, "rows", finish, form)
             compute_set.vertices(codelet, tile=written.tile, x=x, **sizes, **self._written(written, target, last))
         if not len(shared.rest):

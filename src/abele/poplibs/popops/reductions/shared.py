@@ -174,23 +174,28 @@ class SharedRuns:
 
 @dataclass(frozen=True)
 class SharedRows:
-    """Vertices of a step after the first whose columns all workers of a tile share.
+    """Vertices of a step after the first that all workers of a tile share.
+
+    Vertices of a step that follow each other and add to the same outputs, each some of their rows, are a bundle: 44
+    rows of 8 columns as 6 vertices of 7 or 8 rows.
 
     Attributes:
-        vertex: Vertices of the step that each takes over, int64[m], tile by tile.
-        count: Vertices of the step in each, int64[n].
+        vertex: First vertex of each bundle, tile by tile, int64[m].
+        count: Bundles of each shared vertex, int64[n].
         kept: Parts that columns are cut into, int64[n].
+        reduced: Vertices of each of its bundles, int64[n].
         rest: Vertices of the step that stay a worker's, int64[k].
     """
 
     vertex: Int64
     count: Int64
     kept: Int64
+    reduced: Int64
     rest: Int64
 
     @staticmethod
     def of(step: Combination, rows: Int64, to: Int64, *, workers: int, least: int) -> SharedRows:
-        """The vertices of tiles with few of them, of one shape, and with neighbouring results.
+        """The vertices of tiles with bundles of one shape, and with neighbouring results.
 
         Args:
             step: The step.
@@ -199,16 +204,36 @@ class SharedRows:
             workers: Workers of a tile.
             least: Columns that are worth a worker.
         """
-        length, tile = step.partials.length, step.partials.tile
-        order = np.lexsort((to, tile))
-        start = np.flatnonzero(np.append(True, np.diff(tile[order]) != 0)[: len(order)])
+        begin, length, tile = step.partials.begin, step.partials.length, step.partials.tile
+        apart = (begin[1:] != begin[:-1]) | (length[1:] != length[:-1]) | (tile[1:] != tile[:-1])
+        apart |= to[1:] != (to + length)[:-1]
+        head = np.flatnonzero(np.append(True, apart)[: len(tile)])
+        bundle = np.diff(np.append(head, len(tile)))
+        total = np.add.reduceat(rows, head) if len(head) else rows
+        # A bundle's vertices have the rows that its workers are given.
+        own = np.repeat(np.arange(len(head)), bundle)
+        part = np.arange(len(tile)) - head[own]
+        dealt = (part + 1) * total[own] // bundle[own] - part * total[own] // bundle[own]
+        regular = np.logical_and.reduceat(rows == dealt, head) if len(head) else head > 0
+        order = np.lexsort((to[head], tile[head]))
+        start = np.flatnonzero(np.append(True, np.diff(tile[head][order]) != 0)[: len(order)])
         count = np.diff(np.append(start, len(order)))
-        own = order[np.repeat(start, count)]
-        follows = np.append(True, (to + length)[order][:-1] == to[order][1:])[: len(order)]
+        first = order[np.repeat(start, count)]
+        end = to[head] + length[head] * bundle
+        follows = np.append(True, end[order][:-1] == to[head][order][1:])[: len(order)]
         follows[start] = True
-        alike = follows & (rows[order] == rows[own]) & (length[order] == length[own])
-        kept = np.maximum(np.minimum(workers // count, length[order[start]] // least), 1)
-        several = kept * count > 1
+        alike = follows & regular[order]
+        for shape in (total, length[head], bundle):
+            alike &= shape[order] == shape[first]
+        reduced = bundle[order[start]]
+        kept = np.where(
+            reduced > 1, 1, np.maximum(np.minimum(workers // count, length[head][order[start]] // least), 1)
+        )
+        several = kept * reduced * count > 1
         taken = several & np.logical_and.reduceat(alike, start) if len(start) else several
         every = np.repeat(taken, count)
-        return SharedRows(order[every], count[taken], kept[taken], np.sort(order[~every]))
+        left = np.ones(len(head), dtype=bool)
+        left[order[every]] = False
+        return SharedRows(
+            head[order[every]], count[taken], kept[taken], reduced[taken], np.flatnonzero(np.repeat(left, bundle))
+        )
