@@ -232,10 +232,10 @@ class _Placement:
         if layout.rows:
             head = np.flatnonzero(np.append(True, np.diff(self.vertices.of_cell) != 0))
             values["columns"] = self.cells.num_columns[head]
-        if layout.blocks:
-            several = np.bincount(self.vertices.of_cell) > 1
-            values["height"] = self.vertices.height
-            values["skip"] = np.where(several, self.vertices.height - self.cells.num_rows[head], 0)
+            if layout.blocks:
+                height, several = self.vertices.height, np.bincount(self.vertices.of_cell) > 1
+                assert height is not None
+                values |= {"height": height, "skip": np.where(several, height - self.cells.num_rows[head], 0)}
         if layout.indexed:
             values |= self._index_state()
         short = identifier(name.rsplit("/", 1)[-1])

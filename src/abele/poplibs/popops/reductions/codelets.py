@@ -170,12 +170,12 @@ def part_of(total, parts, part, grain):
 def _share_slots(
     v: Any,
     ipu: Ipu,
+    form: SharedForm,
+    direction: Direction,
+    *,
     op: ReduceOp,
     dtype: ElementType,
     out: ElementType,
-    direction: Direction,
-    form: SharedForm,
-    *,
     updates: bool,
 ) -> Int64:
     """Slots of the busiest worker that has shares of a vertex's rectangles."""
@@ -211,7 +211,7 @@ def joining_codelet(
     vectors = VectorList[dtype] if listed else Vector[dtype, ONE_PTR]
 
     def formula(v: Any, ipu: Ipu) -> Int64:
-        first = _share_slots(v, ipu, op, dtype, between, direction, form, updates=False)
+        first = _share_slots(v, ipu, form, direction, op=op, dtype=dtype, out=between, updates=False)
         each = np.asarray(v.columns if by_row else v.rows, np.int64) * (2 if two else 1)
         outputs = each * (v.x.rows if listed else 1)
         vector = ipu.vector_width(between)
@@ -306,7 +306,8 @@ def shared_codelet(op: ReduceOp, dtype: ElementType, direction: Direction, finis
     vectors = VectorList[dtype] if listed else Vector[dtype, ONE_PTR]
 
     def formula(v: Any, ipu: Ipu) -> Int64:
-        return ipu.num_workers * _share_slots(v, ipu, op, dtype, stored, direction, form, updates=finish.updates)
+        slots = _share_slots(v, ipu, form, direction, op=op, dtype=dtype, out=stored, updates=finish.updates)
+        return ipu.num_workers * slots
 
     @codelet(name=f"Reduce{'Two' if two else ''}_{op.name.lower()}_{direction}")
     class ReduceShared(MultiVertex):

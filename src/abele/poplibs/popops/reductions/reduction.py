@@ -361,13 +361,17 @@ class Reduction:
         """
         if partials.place is not None:
             return self.order.apply(self.tensor).flatten()
-        parts = Partials(*(np.zeros(0, np.int64),) * 3) if joined is None else joined.parts(each)
-        stored = self.graph.variable(self.kind, partials.size + parts.size, name=f"{self.name}/partials{number}")
-        begin = np.append(partials.offset, partials.size + parts.offset)
-        tile = np.append(partials.tile, parts.tile).astype(np.int32)
-        return set_mapping(self.graph, stored, TileMapping(stored.size, begin, tile))
+        parts = joined.parts(each) if joined is not None else None
+        size, begin, tile = partials.size, partials.offset, partials.tile
+        if parts is not None:
+            begin, tile = np.append(begin, size + parts.offset), np.append(tile, parts.tile)
+            size += parts.size
+        stored = self.graph.variable(self.kind, size, name=f"{self.name}/partials{number}")
+        return set_mapping(self.graph, stored, TileMapping(size, begin, tile))
 
-    def _add_first(self, compute_set: ComputeSet, target: Tensor, joined: SharedVertices | None, *, last: bool) -> None:
+    def _add_first(
+        self, compute_set: ComputeSet, target: Tensor, joined: SharedVertices | SharedRuns | None, *, last: bool
+    ) -> None:
         if isinstance(joined, SharedRuns):
             self.add_runs(compute_set, joined, target)
             return
