@@ -45,7 +45,7 @@ from abele.poplibs.popops.reductions.first_step import (
     output_position,
 )
 from abele.poplibs.popops.reductions.ops import ReduceOp, partials_type
-from abele.poplibs.popops.reductions.partials import Combination, Partials
+from abele.poplibs.popops.reductions.partials import Combination, Partials, depth
 from abele.poplibs.popops.reductions.plan import Planner
 from abele.poplibs.popops.reductions.shared import SharedRows, SharedRuns, SharedVertices
 from abele.poplibs.poputil.grid import BlockGrid, Cells, collapse, rectangles_of
@@ -265,11 +265,9 @@ class Reduction:
     def joined(self) -> SharedVertices | SharedRuns | None:
         """Vertices of the first step that add up what their workers leave; None without any, or if no step follows."""
         if self.runs is not None:
-            return self.runs if self.planner.combinations(self.runs.partials, None) else None
+            return self.runs if depth(self.runs.partials) > 1 else None
         found = self.shared(joins=True, last=False, least=LEAST_SHARES)
-        if found is None or not found.num_parts.any() or not self.planner.combinations(found.partials, None):
-            return None
-        return found
+        return found if found is not None and found.num_parts.any() and depth(found.partials) > 1 else None
 
     @cached_property
     def given(self) -> Partials:
