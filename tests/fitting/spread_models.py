@@ -18,6 +18,16 @@ def mlp(batch, width=256, layers=8, training=True):
     return finished(net, x, training)
 
 
+def tied(batch, width=256, layers=8):
+    """Equal layers, of which the last has the weights of the first."""
+    net = NetworkBuilder()
+    x = net.input((batch, width), "f16", "x")
+    weights = [net.parameter((width, width), "f16", f"w{number}") for number in range(layers - 1)]
+    for weight in (*weights, weights[0]):
+        x = build.nonlinearity(net, "tanh", build.matmul(net, x, weight))
+    return finished(net, x, training=True)
+
+
 def cnn(batch, training=True):
     """Convolutions of very different cost."""
     net = NetworkBuilder()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spread_models import mlp
+from spread_models import finished, mlp
 
 from abele.fitting import Recomputation, Spreading, chain_of
 from abele.fitting.costs import ChainCosts
@@ -17,9 +17,12 @@ from abele.fitting.estimate import estimated, ipu_bytes
 from abele.fitting.fit import placed
 from abele.fitting.measure import SegmentCosts
 from abele.fitting.search import best_cuts, nearest_cuts
+from abele.fitting.stage_memory import best_checkpoints, whole_temporaries
 from abele.fitting.stages import Stages
 from abele.fitting.traffic import StageWork, tick_cycles
 from abele.machine import systems
+from abele.network import NetworkBuilder
+from abele.network.ops import build
 
 SYSTEM = systems.resolve("bow-2000")
 LAYERS = 6
@@ -60,6 +63,44 @@ def costs(chain, groups, rng, peaks, cycles):
         )
 
     return ChainCosts.of(chain, [segment(n) for n in range(LAYERS)], range(LAYERS), groups)
+
+
+@pytest.fixture(scope="module")
+def uneven():
+    """A chain between whose segments there is more or less."""
+    net = NetworkBuilder()
+    x = net.input((4, 16), "f16", "x")
+    for number, width in enumerate((64, 8, 48, 8, 96, 16)):
+        weight = net.parameter((width, x.shape[1]), "f16", f"w{number}")
+        x = build.nonlinearity(net, "tanh", build.linear(net, x, weight, None))
+    model = finished(net, x, True)
+    return chain_of(model.net, model.groups), model.groups
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([1, 2, 3, 6]), st.booleans())
+def test_best_checkpoints__any_stage__keep_the_least_of_all_within_the_bound(uneven, seed, spacing, narrow):
+    rng = np.random.default_rng(seed)
+    of = costs(*uneven, rng, rng.integers(1_000, 20_000, LAYERS), rng.integers(1_000, 5_000, LAYERS))
+    tiles = SYSTEM.ipu.num_tiles
+    found = best_checkpoints(of, tiles, spacing, narrow=narrow)
+    enters = [s.narrow_entering_bytes if narrow else s.entering_bytes for s in of.chain.segments]
+    needed = {
+        (first, end): whole_temporaries(of, tiles)[first][end - first - 1].max()
+        for first, end in combinations(range(LAYERS + 1), 2)
+    }
+    for begin, end in combinations(range(LAYERS + 1), 2):
+        bound = max(needed[first, min(first + spacing, LAYERS)] for first in range(begin, LAYERS)) * (spacing > 1)
+        ways = []
+        for count in range(end - begin):
+            for kept in combinations(range(begin + 1, end), count):
+                gaps = list(pairwise((begin, *kept, end)))
+                if all(b - a == 1 or needed[a, b] <= bound for a, b in gaps):
+                    ways.append((sum(enters[k] for k in kept), max(needed[gap] for gap in gaps)))
+        kept = found.of(begin, end)
+        fullest = max(needed[gap] for gap in pairwise((begin, *kept, end)))
+        assert (found.row_bytes[begin, end], fullest) == min(ways)
+        assert sum(enters[k] for k in kept) == found.row_bytes[begin, end]
 
 
 def every(plan, stages):

@@ -134,7 +134,7 @@ def _with_checkpoints(plan: Spreading, net: Network, chain: SegmentChain, moved:
     """``net`` with a ``keep`` at each checkpoint inside of a stage."""
     kept: dict[Value, Value] = {}
     before: dict[int, list[NetworkOp]] = {}
-    for number in plan.checkpoints(len(chain.segments)):
+    for number in plan.checkpoints:
         segment = chain.segments[number]
         place = net.ops[segment.begin].place
         assert place is not None

@@ -11,8 +11,8 @@ class Recomputation(StrEnum):
     """Activations that a stage computes again in its backward pass.
 
     ``NOTHING``: all that the backward pass reads is kept. ``STAGES``: what enters a stage is kept, all else is computed
-    again at once. ``SEGMENTS``: what enters each segment is kept (a checkpoint), or each second or fourth one, and what
-    lies between two checkpoints is computed again at once.
+    again at once. ``SEGMENTS``: what enters each segment is kept (a checkpoint), or some of them, and what lies between
+    two checkpoints is computed again at once.
     """
 
     NOTHING = "nothing"
@@ -25,7 +25,8 @@ class StageWay(NamedTuple):
 
     Attributes:
         share: Share of a tile's memory that its products plan with; None for the libraries' own.
-        spacing: Segments from one checkpoint to the next, where what enters segments is kept.
+        spacing: Segments in a row whose temporaries bound those between two checkpoints; with 1 each segment begins
+            with one.
     """
 
     share: float | None
@@ -70,7 +71,8 @@ class Spreading:
         turns: True if forward and backward stages take turns, which nearly halves the micro-batches on their way.
         narrow_stash: True if activations wait for backward stages as 8-bit floats.
         waits_off_chip: True if activations wait for backward stages in streaming memory.
-        spacings: For each stage the segments from one checkpoint to the next; empty where each segment begins with one.
+        spacings: For each stage the bound of what is between checkpoints; empty where each segment begins with one.
+        checkpoints: Segments inside of stages that begin with a checkpoint.
         io_tiles: Tiles of each IPU that load and send for the host while the others compute.
     """
 
@@ -88,6 +90,7 @@ class Spreading:
     narrow_stash: bool = False
     waits_off_chip: bool = False
     spacings: tuple[int, ...] = ()
+    checkpoints: tuple[int, ...] = ()
     io_tiles: int = 0
 
     @property
@@ -129,15 +132,6 @@ class Spreading:
     def way_of(self, stage: int) -> StageWay:
         """Choices of a stage."""
         return StageWay(self.proportion_of(self.ipu_of(stage)), self.spacings[stage] if self.spacings else 1)
-
-    def checkpoints(self, num_segments: int) -> list[int]:
-        """Segments inside of stages that begin with a checkpoint; none where no segments are kept."""
-        if self.recompute != Recomputation.SEGMENTS:
-            return []
-        # The last stage computes nothing again.
-        bounds = self.bounds(num_segments)[:-1]
-        every = [self.way_of(stage).spacing for stage in range(len(bounds))]
-        return [n for (begin, end), step in zip(bounds, every, strict=True) for n in range(begin + step, end, step)]
 
     @property
     def plans_smaller(self) -> bool:
@@ -282,6 +276,6 @@ def plan_dict(plan: Spreading) -> dict[str, Any]:
         "schedule": "interleaved" if plan.turns else "grouped",
         "narrow_stash": plan.narrow_stash,
         "activations_off_chip": plan.waits_off_chip,
-        "checkpoint_spacings": list(plan.spacings),
+        "checkpoints": list(plan.checkpoints),
         "io_tiles": plan.io_tiles,
     }

@@ -7,6 +7,7 @@ segments one number is kept, what its fullest tile needs without them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -17,6 +18,7 @@ from abele.fitting.costs import Borrowed, ChainCosts
 from abele.fitting.measure import Bytes
 from abele.fitting.partition import NEVER
 from abele.fitting.plan import Recomputation, StatePlace
+from abele.fitting.traffic import CollectiveCosts, collective_costs
 from abele.machine import System
 
 # Memory that is always live, tile by tile: weights, accumulators, state and code of every run of segments.
@@ -45,6 +47,10 @@ def _always_live(
     return AlwaysLive(costs, tiles, state_share, is_off_chip, functions)
 
 
+_SHARED = ("vertex_code", "overhead")
+"""Memory that an IPU has once for all of its segments: codelets, stacks and buffers."""
+
+
 @dataclass(frozen=True, eq=False)
 class AlwaysLive:
     """Always-live memory of runs of segments; see :func:`always_live`."""
@@ -60,6 +66,32 @@ class AlwaysLive:
         if begin not in self._known:
             self._known[begin] = self._segments(begin)
         return self._known[begin]
+
+    def again(self, end: int, begins: Sequence[int]) -> Bytes:
+        """Bytes that an IPU has once, but two stages on it would each.
+
+        Args:
+            end: One past the last segment of the first stage.
+            begins: The first segments of the last stage.
+
+        Returns:
+            int64[begins, columns].
+        """
+        arrays, kinds = self.costs.arrays, self.costs.kinds
+        found = np.zeros((len(begins), arrays["code"].shape[1]), np.int64)
+        for name in _SHARED:
+            found += np.minimum(arrays[name][:end].max(axis=0), self._since[name][begins])
+        further = 0 if self.functions else arrays["code_again"]
+        for kind in dict.fromkeys(kinds[:end]):
+            is_again = np.array([kind in kinds[begin:] for begin in begins])
+            found += np.where(is_again[:, None], (arrays["code"] - further)[kinds.index(kind)], 0)
+        return found
+
+    @cached_property
+    def _since(self) -> dict[str, Bytes]:
+        """Such memory of the segments from each on."""
+        arrays = self.costs.arrays
+        return {name: np.maximum.accumulate(arrays[name][::-1], axis=0)[::-1] for name in _SHARED}
 
     @cached_property
     def spared(self) -> list[int]:
@@ -86,7 +118,7 @@ class AlwaysLive:
         if self.functions:
             # The function's own copy of the weights that calls bring along.
             always += np.maximum.accumulate(np.where(again, arrays["resident"][begin:], 0), axis=0)
-        for name in ("vertex_code", "overhead"):
+        for name in _SHARED:
             always += np.maximum.accumulate(arrays[name][begin:], axis=0)
         uniform = -np.cumsum([sum(self._spared(b, begin) for b in of) for of in self.costs.borrowed[begin:]])
         if self.is_off_chip:
@@ -113,14 +145,17 @@ def running(rows: Bytes) -> Bytes:
 Table = npt.NDArray[np.int64]
 
 
-def row_tables(costs: ChainCosts, recompute: Recomputation, *, narrow: bool = False, spacing: int = 1) -> Table:
+def row_tables(
+    costs: ChainCosts, tiles: int, recompute: Recomputation, *, narrow: bool = False, spacing: int = 1
+) -> Table:
     """Bytes of one micro-batch on its way between a stage and its backward stage, of every run of segments.
 
     Args:
         costs: Costs of the segments.
+        tiles: Tiles of an IPU.
         recompute: Activations that stages compute again.
         narrow: True if floats wait in 8 bits; those that the host sends count as they are.
-        spacing: Segments from one checkpoint to the next.
+        spacing: Segments that bound what is between checkpoints; see :class:`~abele.fitting.plan.StageWay`.
 
     Returns:
         int64[segments + 1, segments + 1], by first segment and one past the last; over all tiles.
@@ -128,20 +163,86 @@ def row_tables(costs: ChainCosts, recompute: Recomputation, *, narrow: bool = Fa
     if not costs.training:
         return np.zeros((costs.count + 1, costs.count + 1), np.int64)
     inputs = running(np.array([s.input_bytes for s in costs.segments]))
-    parts = costs.chain.segments
-    entering = np.array([s.narrow_entering_bytes if narrow else s.entering_bytes for s in parts])
     if recompute == Recomputation.NOTHING:
         saved = running(np.array([s.narrow_saved_bytes if narrow else s.saved_bytes for s in costs.segments]))
         found = saved[None, :] - saved[:, None]
-    elif recompute == Recomputation.STAGES:
-        found = inputs[None, :] - inputs[:, None] + np.append(entering, 0)[:, None]
     else:
-        # [begin, segment]: what enters the segment, where a stage from ``begin`` on has a checkpoint before it.
-        first, number = np.ogrid[: costs.count + 1, : costs.count]
-        kept = np.where((number >= first) & ((number - first) % spacing == 0), entering, 0)
-        found = inputs[None, :] - inputs[:, None]
-        found[:, 1:] += np.cumsum(kept, axis=1)
+        found = inputs[None, :] - inputs[:, None] + np.append(_entering(costs, narrow=narrow), 0)[:, None]
+        if recompute == Recomputation.SEGMENTS:
+            found = found + best_checkpoints(costs, tiles, spacing, narrow=narrow).row_bytes
     return np.triu(found, 1)
+
+
+def _entering(costs: ChainCosts, *, narrow: bool) -> Table:
+    """Bytes that enter each segment."""
+    parts = costs.chain.segments
+    return np.array([s.narrow_entering_bytes if narrow else s.entering_bytes for s in parts])
+
+
+# Checkpoints: where a stage keeps what enters a segment, so that its backward stage computes less again at once.
+#
+# Between two checkpoints all activations are live together, and each checkpoint is a part of every micro-batch that
+# waits. For a bound on the temporaries between two checkpoints, the checkpoints whose bytes are fewest are a shortest
+# path: its nodes are places between segments, an edge goes from one checkpoint to the next where what lies between is
+# within the bound, and costs what is kept at its end. Of paths with equally many bytes the one counts whose fullest
+# gap is emptiest. Bounds from tight to loose are ways that a stage chooses among.
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoints:
+    """Checkpoints of every run of segments as a stage, [begin, end].
+
+    Attributes:
+        row_bytes: Bytes that one micro-batch keeps at them.
+        before: The last of them, or the stage's first segment where it has none.
+    """
+
+    row_bytes: Table
+    before: Table
+
+    def of(self, begin: int, end: int) -> list[int]:
+        """Segments inside of a stage that begin with a checkpoint."""
+        found: list[int] = []
+        while (end := int(self.before[begin, end])) > begin:
+            found.append(end)
+        return found[::-1]
+
+
+@lru_cache(maxsize=64)
+def best_checkpoints(costs: ChainCosts, tiles: int, spacing: int, *, narrow: bool) -> Checkpoints:
+    """Checkpoints with the fewest bytes, for a bound on the temporaries between two of them.
+
+    Args:
+        costs: Costs of the segments.
+        tiles: Tiles of an IPU.
+        spacing: The bound of a stage is what any so many segments behind its beginning need in a row; with 1 each
+            segment begins with a checkpoint.
+        narrow: True if floats wait in 8 bits.
+    """
+    count, entering = costs.count, np.append(_entering(costs, narrow=narrow), 0)
+    # [first, end]: temporaries on the fullest tile, of segments of which nothing is kept inside.
+    needed = np.full((count + 1, count + 1), NEVER)
+    for first, of in enumerate(whole_temporaries(costs, tiles)):
+        needed[first, first + 1 :] = of.max(axis=1)
+    in_a_row = [needed[first, min(first + spacing, count)] for first in range(count)]
+    bound = np.maximum.accumulate(in_a_row[::-1])[::-1, None] if spacing > 1 else 0
+    row_bytes, fullest = np.full((count + 1, count + 1), NEVER), np.full((count + 1, count + 1), NEVER)
+    before = np.zeros((count + 1, count + 1), np.int64)
+    here = np.arange(count)
+    row_bytes[here, here] = fullest[here, here] = 0
+    for end in range(1, count + 1):
+        # [begin, last]: the stage from ``begin`` on up to its last checkpoint, and what that one keeps.
+        allowed = (needed[None, :end, end] <= bound) | (np.arange(end) == end - 1)
+        bytes_ = row_bytes[:count, :end] + np.where(here[:, None] == np.arange(end), 0, entering[:end])
+        bytes_ = np.where(allowed, np.minimum(bytes_, NEVER), NEVER)
+        fewest = bytes_.min(axis=1)
+        gaps = np.maximum(fullest[:count, :end], needed[None, :end, end])
+        last = np.where(bytes_ == fewest[:, None], gaps, NEVER + 1).argmin(axis=1)
+        begins = here[:end]
+        row_bytes[begins, end], before[begins, end] = fewest[:end], last[:end]
+        fullest[begins, end] = gaps[begins, last[:end]]
+    # What a stage is not is no more than nothing.
+    return Checkpoints(np.where(row_bytes < NEVER, row_bytes, 0), before)
 
 
 @lru_cache(maxsize=4)
@@ -176,10 +277,10 @@ class StageMemory:
         replicas: Replicas, which sum gradients and may share the state.
         functions: True if the machine holds equal segments of a stage once.
         narrow: True if activations wait as 8-bit floats.
-        spacing: Segments from one checkpoint to the next.
+        spacing: Segments that bound what is between checkpoints; see :class:`~abele.fitting.plan.StageWay`.
         away: True if activations wait in streaming memory, and on the chip is one that is read.
-        collective_code: Bytes on a tile of the code that sums gradients over replicas.
-        collective_copies: Copies of the gradients while they are summed, spread evenly over the tiles.
+        ipus: IPUs of a replica.
+        counts_sums: False where what summing gradients over replicas takes does not count.
         ring_code: Bytes on a tile of the code that rounds activations, on IPUs where some wait.
     """
 
@@ -192,8 +293,8 @@ class StageMemory:
     narrow: bool
     spacing: int
     away: bool
-    collective_code: int
-    collective_copies: float
+    ipus: int
+    counts_sums: bool
     ring_code: int
 
     @property
@@ -208,14 +309,17 @@ class StageMemory:
 
     @cached_property
     def _row_on_tile(self) -> Table:
-        rows = row_tables(self.costs, self.recompute, narrow=self.narrow, spacing=self.spacing)
-        return self._on_tile(rows)
+        return self._on_tile(self._rows(narrow=self.narrow))
 
     @cached_property
     def _read_on_tile(self) -> Table:
         """Bytes on each tile of one that is being read, as it was made; one that was narrow is there as well."""
-        read = self._on_tile(row_tables(self.costs, self.recompute, spacing=self.spacing))
+        read = self._on_tile(self._rows(narrow=False))
         return read + self._row_on_tile if self.narrow else read
+
+    def _rows(self, *, narrow: bool) -> Table:
+        """Bytes of a micro-batch on its way, with the checkpoints that stages have."""
+        return row_tables(self.costs, self.system.ipu.num_tiles, self.recompute, narrow=narrow, spacing=self.spacing)
 
     def _on_tile(self, spread: Table) -> Table:
         return np.asarray(-(-spread // self.system.ipu.num_tiles), np.int64)
@@ -228,7 +332,7 @@ class StageMemory:
         for begin in range(count):
             working = np.maximum(self._inner_temporaries(begin), self._reduced(begin))
             found[begin, begin + 1 :] = (self._inner_live(begin) + working).max(axis=1)
-        return np.minimum(found + self.collective_code + self.ring_code, NEVER)
+        return np.minimum(found + self._sums_code + self.ring_code, NEVER)
 
     @cached_property
     def last_needed(self) -> Table:
@@ -242,7 +346,7 @@ class StageMemory:
 
     def _last_needed(self, begin: int) -> int:
         working = np.maximum(self._last_temporaries(begin), self._reduced(begin)[-1])
-        return int((self._live.segments(begin)[-1] + working).max()) + self.collective_code
+        return int((self._live.segments(begin)[-1] + working).max()) + self._sums_code
 
     def needed(self, begin: int, end: int, rows: int, *, last: bool) -> int:
         """Bytes of a stage on its fullest tile, with ``rows`` micro-batches on their way."""
@@ -296,10 +400,16 @@ class StageMemory:
         """The part of the optimiser's state that a replica has on its chips, or brings there."""
         return 1 / self.replicas if self.state.is_sharded else 1.0
 
+    @cached_property
+    def _sums(self) -> CollectiveCosts | None:
+        """Costs of summing gradients over replicas; None where that is not done."""
+        reduces = self.costs.training and self.replicas > 1 and self.counts_sums
+        return collective_costs(self.ipus, self.replicas, self.system) if reduces else None
+
     @property
-    def _reduces(self) -> bool:
-        """True if gradients are summed over replicas, which takes copies of them."""
-        return self.costs.training and self.replicas > 1
+    def _sums_code(self) -> int:
+        """Bytes on a tile of the code of these sums."""
+        return 0 if self._sums is None else self._sums.code_bytes
 
     @property
     def _live(self) -> AlwaysLive:
@@ -339,8 +449,16 @@ class StageMemory:
         peak = self.costs.arrays["peak"]
         if self.recompute != Recomputation.SEGMENTS or self.spacing == 1:
             return np.asarray(np.maximum.accumulate(peak[begin:], axis=0))
-        every = [self._whole_temporaries(first)[: self.spacing] for first in range(begin, len(peak), self.spacing)]
-        return np.asarray(np.maximum.accumulate(np.concatenate(every), axis=0))
+        found = np.zeros((self.costs.count - begin, peak.shape[1]), np.int64)
+        for end, last in enumerate(self.checkpoints.before[begin, begin + 1 :].tolist(), begin + 1):
+            since = self._whole_temporaries(last)[end - last - 1]
+            found[end - begin - 1] = since if last == begin else np.maximum(found[last - begin - 1], since)
+        return found
+
+    @cached_property
+    def checkpoints(self) -> Checkpoints:
+        """Checkpoints of stages that keep what enters segments."""
+        return best_checkpoints(self.costs, self.system.ipu.num_tiles, self.spacing, narrow=self.narrow)
 
     def _last_temporaries(self, begin: int) -> Bytes:
         """The same of the segments from ``begin`` on as the last stage, which runs forward and backward at once."""
@@ -355,29 +473,36 @@ class StageMemory:
     def _copied(self) -> Bytes:
         """Bytes on each tile of copies of gradients while these are summed, up to each segment, [segments + 1, 1]."""
         sums = np.array([[int(s.accumulators.sum())] for s in self.costs.segments]) / self.system.ipu.num_tiles
-        return running((sums * self.collective_copies).astype(np.int64))
+        return running((sums * (0.0 if self._sums is None else self._sums.copies)).astype(np.int64))
 
     def _reduced(self, begin: int) -> Bytes:
         """Copies of sums of gradients while they are summed over replicas, of the segments up to each end."""
-        found = self._copied[begin + 1 :] - self._copied[begin]
-        return found if self._reduces else np.zeros_like(found)
+        return np.asarray(self._copied[begin + 1 :] - self._copied[begin])
 
     # --- two stages on one IPU ----------------------------------------------------------------------------------------
 
     @cached_property
     def _together(self) -> Table:
-        """Bytes on the fullest tile of the segments up to each end with those from each begin on, [end, begin]."""
-        count, sums = self.costs.count, self._copied
+        """Bytes on the fullest tile of the segments up to each end with those from each begin on, [end, begin].
+
+        Where one of the two does not fit by itself, they do not together.
+        """
+        count, sums, limit = self.costs.count, self._copied, self.available_bytes
         found = np.full((count + 1, count), NEVER, np.int64)
+        ends = [end for end in range(1, count) if self.inner_needed[0, end] <= limit]
+        begins = [begin for begin in range(1, count) if self.last_needed[begin] <= limit]
+        if not ends or not begins:
+            return found
         first, always = self._inner_temporaries(0), self._inner_live(0)
-        late = np.stack([self._last_temporaries(begin) for begin in range(count)])
-        late_always = np.stack([self._live.segments(begin)[-1] for begin in range(count)])
-        for end in range(1, count):
-            working = np.maximum(first[end - 1], late[end:])
-            if self._reduces:
-                working = np.maximum(working, sums[end] + sums[count] - sums[end:count])
-            held = (always[end - 1] + late_always[end:] + working).max(axis=1)
-            found[end, end:] = held - self._common(end)[end:] + self.collective_code + self.ring_code
+        late = np.stack([self._last_temporaries(begin) for begin in begins])
+        late_always = np.stack([self._live.segments(begin)[-1] for begin in begins])
+        late_sums = sums[count] - sums[begins]
+        for end in ends:
+            working = np.maximum(np.maximum(first[end - 1], late), sums[end] + late_sums)
+            again = self._live.again(end, begins)
+            held = (always[end - 1] + late_always - again + working).max(axis=1)
+            held += self._sums_code + self.ring_code - self._common(end)[begins]
+            found[end, begins] = np.where(np.array(begins) >= end, held, NEVER)
         return found
 
     def _common(self, end: int) -> Table:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
 from abele.fitting.costs import ChainCosts
-from abele.fitting.partition import NEVER
 from abele.fitting.plan import Recomputation, Spreading, StageWay
-from abele.fitting.stage_memory import StageMemory, row_tables
+from abele.fitting.stage_memory import StageMemory, best_checkpoints, row_tables
 from abele.fitting.traffic import (
     StageWork,
     Streams,
     away_cycles,
-    collective_costs,
     handing_cycles,
     meeting_cycles,
     ring_costs,
@@ -46,7 +44,7 @@ class StageCycles:
         turns: True if forward and backward stages take turns.
         narrow: True if activations wait as 8-bit floats.
         io_tiles: Tiles besides those of the system that hand over what the host sends and gets.
-        spacing: Segments from one checkpoint to the next.
+        spacing: Segments that bound what is between checkpoints; see :class:`~abele.fitting.plan.StageWay`.
         away: True if activations wait in streaming memory.
     """
 
@@ -140,7 +138,8 @@ class StageCycles:
     @cached_property
     def _ring(self) -> Table:
         """Cycles of writing or of reading a row of the ring between a stage and its backward stage."""
-        rows = row_tables(self.costs, self.recompute, narrow=self.narrow, spacing=self.spacing)
+        tiles = self.system.ipu.num_tiles
+        rows = row_tables(self.costs, tiles, self.recompute, narrow=self.narrow, spacing=self.spacing)
         if self.away:
             return away_cycles(rows, self._copies_away, self.ipus, self.replicas, self.system)
         return ring_cycles(rows, self.system, narrow=self.narrow) // 2
@@ -152,8 +151,10 @@ class StageCycles:
         begin, end = np.ogrid[: count + 1, : count + 1]
         if self.recompute == Recomputation.STAGES:
             return np.ones((count + 1, count + 1), np.int64)
-        step = self.spacing if self.recompute == Recomputation.SEGMENTS else 0
-        return np.asarray(1 + (end - begin > step), np.int64)
+        if self.recompute == Recomputation.NOTHING:
+            return np.asarray(1 + (end > begin), np.int64)
+        checkpoints = best_checkpoints(self.costs, self.system.ipu.num_tiles, self.spacing, narrow=self.narrow)
+        return np.asarray(1 + (checkpoints.before > begin), np.int64)
 
     @cached_property
     def _copies(self) -> Table:
@@ -230,8 +231,50 @@ class StageCosts:
         return round(sum(s.update_cycles for s in self.costs.segments[begin:end]) * self.memory.state_share)
 
 
-SPACINGS = (1, 2, 4)
-"""Segments from one checkpoint to the next that are tried: two segments are one layer of a transformer."""
+@lru_cache(maxsize=512)
+def _stage_costs(
+    costs: ChainCosts, plan: Spreading, system: System, spacing: int, hosts_apart: bool, counts_sums: bool
+) -> StageCosts:
+    """Costs of stages, which all cases of a search with the same of these have in common."""
+    cycles = StageCycles(
+        costs=costs,
+        system=system,
+        recompute=plan.recompute,
+        ipus=plan.ipus,
+        replicas=plan.replicas,
+        functions=plan.shared_functions,
+        hosts_apart=hosts_apart,
+        turns=plan.turns,
+        narrow=plan.narrow_stash,
+        io_tiles=plan.io_tiles,
+        spacing=spacing,
+        away=plan.waits_off_chip,
+    )
+    return StageCosts(
+        costs, _stage_memory(costs, replace(plan, turns=False, io_tiles=0), system, spacing, counts_sums), cycles
+    )
+
+
+@lru_cache(maxsize=512)
+def _stage_memory(costs: ChainCosts, plan: Spreading, system: System, spacing: int, counts_sums: bool) -> StageMemory:
+    return StageMemory(
+        costs=costs,
+        system=system,
+        recompute=plan.recompute,
+        state=plan.state,
+        replicas=plan.replicas,
+        functions=plan.shared_functions,
+        narrow=plan.narrow_stash,
+        spacing=spacing,
+        away=plan.waits_off_chip,
+        ipus=plan.ipus,
+        counts_sums=counts_sums,
+        ring_code=ring_costs(system, narrow=True).code_bytes if plan.narrow_stash else 0,
+    )
+
+
+SPACINGS = (1, 2, 3, 4, 6)
+"""Segments in a row whose temporaries bound those between two checkpoints: two are one layer of a transformer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,13 +286,11 @@ class Stages:
             segment first.
         hosts_apart: True if IPUs meet the host without one another.
         io_tiles: Tiles of each IPU that load and send for the host while others compute.
-        is_limited: False where tiles are thought to have any memory.
     """
 
     by_way: Mapping[StageWay, StageCosts]
     hosts_apart: bool
     io_tiles: int
-    is_limited: bool = True
 
     @staticmethod
     def of(
@@ -259,6 +300,7 @@ class Stages:
         *,
         hosts_apart: bool = False,
         spacings: Sequence[int] = SPACINGS,
+        counts_sums: bool = True,
     ) -> Stages:
         """Costs of all stages of a plan.
 
@@ -267,47 +309,18 @@ class Stages:
             costs: Costs of segments, by the proportion of a tile's memory that products plan with.
             system: The machine, without IO tiles.
             hosts_apart: True if IPUs meet the host without one another.
-            spacings: Segments from one checkpoint to the next that stages may choose, where the plan has checkpoints.
+            spacings: Bounds of what is between checkpoints, for stages to choose from; see :class:`StageWay`.
+            counts_sums: False where what summing gradients over replicas takes does not count.
         """
         # IPUs whose IO tiles meet the host never wait for it.
         hosts_apart = hosts_apart and not plan.io_tiles
-        reduces = plan.replicas > 1 and next(iter(costs.values())).training
-        collective = collective_costs(plan.ipus, plan.replicas, system) if reduces else None
-        ring_code = ring_costs(system, narrow=True).code_bytes if plan.narrow_stash else 0
-
-        def made(of: ChainCosts, spacing: int) -> StageCosts:
-            memory = StageMemory(
-                costs=of,
-                system=system,
-                recompute=plan.recompute,
-                state=plan.state,
-                replicas=plan.replicas,
-                functions=plan.shared_functions,
-                narrow=plan.narrow_stash,
-                spacing=spacing,
-                away=plan.waits_off_chip,
-                collective_code=0 if collective is None else collective.code_bytes,
-                collective_copies=0.0 if collective is None else collective.copies,
-                ring_code=ring_code,
-            )
-            cycles = StageCycles(
-                costs=of,
-                system=system,
-                recompute=plan.recompute,
-                ipus=plan.ipus,
-                replicas=plan.replicas,
-                functions=plan.shared_functions,
-                hosts_apart=hosts_apart,
-                turns=plan.turns,
-                narrow=plan.narrow_stash,
-                io_tiles=plan.io_tiles,
-                spacing=spacing,
-                away=plan.waits_off_chip,
-            )
-            return StageCosts(of, memory, cycles)
-
+        usual = replace(plan, micro_batch=1, accumulation=1, cuts=(), returns=False, proportions=(), spacings=())
         spacings = spacings if plan.recompute == Recomputation.SEGMENTS else SPACINGS[:1]
-        ways = {StageWay(share, spacing): made(of, spacing) for share, of in costs.items() for spacing in spacings}
+        ways = {
+            StageWay(share, spacing): _stage_costs(of, usual, system, spacing, hosts_apart, counts_sums)
+            for share, of in costs.items()
+            for spacing in spacings
+        }
         return Stages(ways, hosts_apart, plan.io_tiles)
 
     @property
@@ -323,7 +336,7 @@ class Stages:
     @property
     def available_bytes(self) -> int:
         """Bytes that a tile has."""
-        return self.usual.memory.available_bytes if self.is_limited else int(NEVER) - 1
+        return self.usual.memory.available_bytes
 
     @property
     def costs(self) -> ChainCosts:

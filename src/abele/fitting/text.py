@@ -71,8 +71,8 @@ def plan_words(plan: Spreading) -> str:
         parts.append(f"{counted(plan.stages, 'stage')}" + (", the last on the first IPU" if plan.returns else ""))
         parts.append(f"recompute {plan.recompute.value}")
     if plan.spacings:
-        every = ", ".join(map(str, plan.spacings[:-1]))
-        parts.append(f"checkpoints every {every} parts of the stages before the last")
+        kept = ", ".join(map(str, plan.checkpoints))
+        parts.append(f"checkpoints where parts {kept} begin" if kept else "no checkpoints inside of stages")
     if plan.state != StatePlace.ON_CHIP:
         parts.append(f"optimiser state {plan.state.value}")
     if plan.plans_smaller:

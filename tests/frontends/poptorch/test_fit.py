@@ -137,7 +137,8 @@ def test_fit__code_of_stages_that_take_turns__trains_as_the_grouped_pipeline_doe
 def test_fit__code_with_activations_off_the_chip_and_fewer_checkpoints__trains_as_the_usual_pipeline_does(found):
     usual = of_ipus(found, 2, "segments").plan
     losses = []
-    for plan in (usual, replace(usual, waits_off_chip=True, spacings=(2, 1))):
+    fewer = {"spacings": (2, 1), "checkpoints": usual.checkpoints[1::2]}
+    for plan in (usual, replace(usual, waits_off_chip=True, **fewer)):
         torch.manual_seed(3)
         model = Classifier()
         opts = run(found.code(plan), model)
@@ -146,21 +147,23 @@ def test_fit__code_with_activations_off_the_chip_and_fewer_checkpoints__trains_a
         data, labels = torch.randn(plan.batch, 64), torch.randint(10, (plan.batch,))
         losses.append([float(wrapped(data, labels).mean()) for _ in range(3)])
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
-    said = plan_words(replace(usual, waits_off_chip=True, spacings=(2, 1), io_tiles=32))
-    assert "checkpoints every 2 parts of the stages before the last" in said
+    said = plan_words(replace(usual, waits_off_chip=True, io_tiles=32, spacings=(2, 1), checkpoints=(2, 5)))
+    assert "checkpoints where parts 2, 5 begin" in said
+    assert "no checkpoints inside of stages" in plan_words(replace(usual, spacings=(2, 1), checkpoints=()))
     assert "activations wait in streaming memory, 32 IO tiles" in said
 
 
 def test_fit__fewer_checkpoints__are_those_of_the_plan(found):
     usual = of_ipus(found, 2, "segments").plan
+    first = usual.cuts[0]
+    assert usual.checkpoints == tuple(range(1, first))
     hooked = []
-    for spacing in (1, 2):
+    for kept in (usual.checkpoints, usual.checkpoints[:1]):
         model = Classifier()
-        run(found.code(replace(usual, spacings=(spacing, 1))), model)
+        run(found.code(replace(usual, spacings=(2, 1), checkpoints=kept)), model)
         hooked.append(sum(len(m._forward_pre_hooks) for m in model.modules()))
     # Blocks are hooks, too: each of two.
-    first = usual.cuts[0]
-    assert [count - 2 for count in hooked] == [first - 1, (first - 1) // 2]
+    assert [count - 2 for count in hooked] == [first - 1, 1]
 
 
 def test_changes_to_fit__model_on_a_small_chip__are_found_with_half_precision_and_smaller_batches():

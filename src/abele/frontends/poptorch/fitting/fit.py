@@ -153,7 +153,7 @@ def _blocks(fitted: Fitted, plan: Spreading, model: torch.nn.Module, first: str)
 
 def _checkpoints(fitted: Fitted, plan: Spreading, model: torch.nn.Module) -> list[str]:
     segments = fitted.chains[plan.micro_batch].segments
-    inside = [segments[number].module for number in plan.checkpoints(len(segments))]
+    inside = [segments[number].module for number in plan.checkpoints]
     if not inside:
         return []
     lines = ["# What these layers read is kept; the rest of their stages is computed again.", "for layer in ["]
