@@ -27,6 +27,7 @@ from abele.fitting import (
 )
 from abele.fitting.estimate import estimated
 from abele.fitting.fit import nothing_fits
+from abele.fitting.phases import fewest_phases
 from abele.fitting.plan import StageWay
 from abele.fitting.search import Case, FitSearch, stages_of, with_ways
 from abele.machine import systems
@@ -224,6 +225,44 @@ def test_fit__checkpoints_of_uneven_layers__are_where_little_is_kept_and_estimat
     assert max(estimated(plan, stages).ipu_bytes) == pytest.approx(max(made.ipu_bytes), rel=MEMORY_BOUND)
 
 
+@pytest.mark.parametrize("cuts", [(2, 4), pytest.param((1, 2, 3, 4, 5), marks=pytest.mark.slow)])
+def test_fit__phases_in_streaming_memory__estimates_are_near_what_compiling_gives(cuts):
+    search = FitSearch(space("bow-2000:1", batch=64), lambda b: mlp(b, width=1024, layers=6), lambda *_: None)
+    search.run()
+    ((case, costs),) = search.tried
+    assert not case.found[0].phases
+    plan = replace(case.plan, cuts=cuts, phases=True, waits_off_chip=True, state=StatePlace.OFF_CHIP)
+    estimate = estimated(plan, stages_of(plan, costs, search.space))
+    made = compiled_plan(plan, search.models[16], search.chains[16], search.space)
+    assert not made.problem
+    assert estimate.cycles == pytest.approx(made.cycles, rel=BOUND)
+    # Code around phases and buffers of copies are not in the estimate: 2 KB, a tenth of what these small phases hold.
+    assert max(estimate.ipu_bytes) == pytest.approx(max(made.ipu_bytes) - 2_000, rel=BOUND)
+    # All else on the chip takes more than ten times as much.
+    assert estimate.streaming_cycles > 0.9 * estimate.cycles
+
+
+def test_fit__more_weights_than_an_ipu_holds__run_in_phases_that_fit_when_compiled():
+    def large(batch):
+        return mlp(batch, width=4096, layers=12)
+
+    found = fit_network(large, space("bow-2000:1", batch=8, micro_batches=(4,), proportions=(None,)), check=1)
+    plan, made = found.best.plan, found.best.compiled
+    assert plan.phases
+    assert (plan.ipus, plan.replicas, found.smallest) == (1, 1, 1)
+    assert made.fits
+    assert found.best.estimate.cycles == pytest.approx(made.cycles, rel=BOUND)
+    text = fitted_text(found)
+    assert f"{plan.stages} phases, between which their tensors are in streaming memory" in text
+    assert "phase by phase:" in text
+
+
+def test_fewest_phases__what_fits__is_taken_from_the_end():
+    assert fewest_phases(7, lambda begin, end: end - begin <= 3) == (1, 4)
+    assert fewest_phases(3, lambda begin, end: True) == ()
+    assert fewest_phases(3, lambda begin, end: begin > 0) is None
+
+
 def test_fit__first_and_last_stage_on_one_ipu__have_codelets_stacks_and_exchange_programs_once():
     search = FitSearch(
         space("bow-2000:2", batch=512, recompute=(Recomputation.SEGMENTS,), proportions=(None,)),
@@ -340,7 +379,7 @@ def test_fit__nothing_fits__says_the_nearest_and_by_how_much():
     with pytest.raises(FittingError, match="nothing fits on bow-2000:1") as caught:
         fit_network(
             lambda b: mlp(b, width=4096, layers=12),
-            space("bow-2000:1", micro_batches=(4,), proportions=(None,)),
+            space("bow-2000:1", micro_batches=(4,), proportions=(None,), phases=False),
             check=0,
         )
     text = str(caught.value)
@@ -441,7 +480,7 @@ def test_fit__memory_far_from_enough__smaller_products_are_not_compiled(monkeypa
     with pytest.raises(FittingError):
         fit_network(
             lambda b: mlp(b, width=4096, layers=16),
-            space("bow-2000:1", micro_batches=(4,)),
+            space("bow-2000:1", micro_batches=(4,), phases=False),
             check=0,
             progress=lambda what, _: said.append(what),
         )

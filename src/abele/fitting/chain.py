@@ -66,6 +66,11 @@ class SegmentChain:
     flowing: frozenset[Value]
     fixed: frozenset[Value]
 
+    @cached_property
+    def parameters(self) -> frozenset[Value]:
+        """The network's parameters."""
+        return frozenset(self.net.parameters)
+
     def sent_back(self, segment: int) -> int:
         """Bytes of gradients that cross the border before a segment, for one micro-batch."""
         return bytes_of(v for v in self.segments[segment].entering if v in self.flowing)

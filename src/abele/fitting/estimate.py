@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from abele.distribution.pipelined import Ticks
+from abele.fitting.phases import phased_estimate
 from abele.fitting.plan import Estimate, Spreading
 from abele.fitting.stages import StageCosts, Stages
 from abele.fitting.traffic import (
@@ -25,6 +26,8 @@ def estimated(plan: Spreading, stages: Stages) -> Estimate:
         plan: The plan.
         stages: Costs of its stages.
     """
+    if plan.phases:
+        return phased_estimate(plan, stages)
     costs, system, n = stages.costs, stages.system, plan.stages
     bounds = plan.bounds(costs.count)
     on = [stages.on(plan, stage) for stage in range(n)]

@@ -69,7 +69,7 @@ def _compile(plan: Spreading, model: Model, chain: SegmentChain, space: FitSpace
     net = placed(plan, model.net, chain)
     settings = replace(
         space.settings,
-        memory_proportion=(plan.proportion_of(0) if plan.stages == 1 else None) or space.settings.memory_proportion,
+        memory_proportion=(plan.proportion_of(0) if plan.ipus == 1 else None) or space.settings.memory_proportion,
         shared_functions=plan.shared_functions,
     )
     graph = Graph(space.system.with_ipus(plan.num_ipus), replicas=plan.replicas)
@@ -80,6 +80,7 @@ def _compile(plan: Spreading, model: Model, chain: SegmentChain, space: FitSpace
         program = inference_program(net, graph, schedule, planning=planning, modes=modes)
     else:
         state = TensorLocation(on_chip=not plan.state.is_off_chip, sharded=plan.state.is_sharded)
+        away, held = TensorLocation(on_chip=not plan.waits_off_chip), TensorLocation(on_chip=not plan.phases)
         schedule = Schedule(
             accumulation=plan.accumulation,
             replicas=plan.replicas,
@@ -87,7 +88,7 @@ def _compile(plan: Spreading, model: Model, chain: SegmentChain, space: FitSpace
             pipeline=PipelineSchedule.INTERLEAVED if plan.turns else PipelineSchedule.GROUPED,
             io_tiles=plan.io_tiles,
             stash=STASH if plan.narrow_stash else None,
-            locations=Locations(optimiser=state, activations=TensorLocation(on_chip=not plan.waits_off_chip)),
+            locations=Locations(optimiser=state, activations=away, weights=held, accumulators=held),
         )
         passes = training_pipeline(
             schedule,
@@ -106,10 +107,13 @@ def placed(plan: Spreading, net: Network, chain: SegmentChain) -> Network:
         return net
     moved: dict[Value, Value] = {}
     for stage, (begin, end) in enumerate(plan.bounds(len(chain.segments))):
-        place = Place(plan.ipu_of(stage), stage)
+        place = Place(phase=stage) if plan.phases else Place(plan.ipu_of(stage), stage)
         for op in net.ops[chain.segments[begin].begin : chain.segments[end - 1].end]:
             moved |= {v: replace(v, place=place) for v in op.outputs}
-    there = _with_shares(plan, substituted(net, moved))
+    there = substituted(net, moved)
+    if plan.phases:
+        return there
+    there = _with_shares(plan, there)
     if plan.recompute != Recomputation.SEGMENTS:
         return there
     return _with_checkpoints(plan, there, chain, moved)
@@ -377,6 +381,8 @@ def reason(plan: Spreading, estimate: Estimate, best: Spreading, best_estimate: 
 def _said(name: str, plan: Spreading, best: Spreading) -> str:
     if name == "imbalance" and plan.turns:
         return "stages that take turns"
+    if name == "streaming" and plan.phases:
+        return "phases that come from streaming memory"
     if name != "work":
         return _WORDS[name]
     if plan.stages > 1 and plan.recompute != Recomputation.NOTHING and best.recompute == Recomputation.NOTHING:

@@ -60,6 +60,7 @@ class SegmentCosts:
         gradient_bytes: Gradients that are summed over replicas, over all tiles.
         state_bytes: The optimiser's state over all tiles.
         state_units: Bytes of it that go to streaming memory and back together: of one parameter and type.
+        read_again: Numbers of the parameters that the backward pass reads, in the order in which the forward pass does.
     """
 
     forward_cycles: int
@@ -82,6 +83,7 @@ class SegmentCosts:
     gradient_bytes: int
     state_bytes: int
     state_units: tuple[int, ...]
+    read_again: tuple[int, ...] = ()
 
     @property
     def input_bytes(self) -> int:
@@ -178,6 +180,7 @@ def _measured(segment: SegmentNetwork, settings: Settings, progress: Progress) -
         gradient_bytes=sum(v.size * v.dtype.bytes for v in net.gradients.values()),
         state_bytes=int(held.sum()),
         state_units=_units(state),
+        read_again=_read_again(net, segment),
     )
 
 
@@ -268,6 +271,13 @@ def _saved(net: Network) -> list[Value]:
         if op.stage == Stage.BACKWARD:
             read |= dict.fromkeys(v for v in op.inputs if v in made)
     return list(read)
+
+
+def _read_again(net: Network, segment: SegmentNetwork) -> tuple[int, ...]:
+    """Numbers of the segment's parameters that its backward pass reads."""
+    read = {v.name for op in net.ops if op.stage == Stage.BACKWARD for v in op.inputs}
+    own = (p for p in segment.forward.parameters if not p.name.startswith(CROSSING))
+    return tuple(number for number, parameter in enumerate(own) if parameter.name in read)
 
 
 def _without_views(net: Network, values: Iterable[Value]) -> Iterable[Value]:

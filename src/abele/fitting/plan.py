@@ -74,6 +74,7 @@ class Spreading:
         spacings: For each stage the bound of what is between checkpoints; empty where each segment begins with one.
         checkpoints: Segments inside of stages that begin with a checkpoint.
         io_tiles: Tiles of each IPU that load and send for the host while the others compute.
+        phases: True if stages are phases of one IPU, which follow each other and whose tensors are in streaming memory.
     """
 
     ipus: int
@@ -92,6 +93,7 @@ class Spreading:
     spacings: tuple[int, ...] = ()
     checkpoints: tuple[int, ...] = ()
     io_tiles: int = 0
+    phases: bool = False
 
     @property
     def stages(self) -> int:
@@ -110,7 +112,7 @@ class Spreading:
 
     def ipu_of(self, stage: int) -> int:
         """The IPU of a stage."""
-        return 0 if self.returns and stage == self.stages - 1 else stage
+        return 0 if self.phases or (self.returns and stage == self.stages - 1) else stage
 
     def waiting_rows(self, stage: int, *, stages: int | None = None) -> int:
         """Micro-batches that wait between a stage of training and its backward stage.
@@ -278,4 +280,5 @@ def plan_dict(plan: Spreading) -> dict[str, Any]:
         "activations_off_chip": plan.waits_off_chip,
         "checkpoints": list(plan.checkpoints),
         "io_tiles": plan.io_tiles,
+        "phases": plan.phases,
     }

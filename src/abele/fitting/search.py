@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ from abele.fitting.costs import ChainCosts
 from abele.fitting.estimate import estimated, ipu_bytes
 from abele.fitting.measure import SegmentCosts, known, measured
 from abele.fitting.partition import NEVER, Costs, Partition, partition
+from abele.fitting.phases import Phases
 from abele.fitting.plan import Estimate, Miss, Recomputation, Spreading, StageWay, StatePlace
 from abele.fitting.segment import SegmentNetwork, segment_network
 from abele.fitting.side_by_side import side_by_side
@@ -267,6 +269,18 @@ class Case:
         self.found = self.best(costs)
         self.miss = self._nearest(costs) if self.found is None else None
 
+    def solve_phases(self, costs: ProportionCosts) -> None:
+        """Look for the fewest phases, with that share of memory for products with which they are fastest."""
+        for share, of in costs.items():
+            stages = stages_of(self.plan, {share: of}, self.space)
+            cuts = Phases(of, stages.system).cuts
+            if cuts is None:
+                continue
+            plan = replace(self.plan, cuts=cuts, proportions=() if share is None else (share,))
+            made = _free_phases(plan, stages) if self.is_free else (plan, estimated(plan, stages))
+            if self.found is None or _speed(made) > _speed(self.found):
+                self.found = made
+
     def best(self, costs: ProportionCosts) -> Found | None:
         """The fastest plan that fits."""
         found: Found | None = None
@@ -411,6 +425,29 @@ def _parts(plan: Spreading, stages: Stages, stage: int) -> dict[str, int]:
     return {name: round(parts[name]) for name in sorted(parts, key=lambda name: -parts[name]) if parts[name] >= 1}
 
 
+_IN_PHASES: dict[str, Any] = {
+    "phases": True,
+    "state": StatePlace.OFF_CHIP,
+    "waits_off_chip": True,
+    "turns": False,
+    "narrow_stash": False,
+    "shared_functions": False,
+}
+"""Choices that all plans of phases have in common."""
+
+
+def _free_phases(plan: Spreading, stages: Stages) -> Found:
+    """The plan with so many micro-batches to an update, a power of two, that the rest of it hardly counts."""
+    found = plan, estimated(plan, stages)
+    while plan.accumulation < MOST_ACCUMULATION:
+        plan = replace(plan, accumulation=2 * plan.accumulation)
+        more = plan, estimated(plan, stages)
+        if 2 * (more[1].cycles - found[1].cycles) >= FULL * more[1].cycles:
+            return more
+        found = more
+    return found
+
+
 def _free_batch(plan: Spreading, stages: Stages) -> Spreading:
     """The plan with as many micro-batches to an update that the rest of it hardly counts, a power of two."""
     accumulation = plan.accumulation
@@ -467,8 +504,25 @@ class FitSearch:
         away = self.space.away and self.space.system.dram is not None
         usual = [{"turns": True}] * self.space.turns + [{"away": True}] * away
         self._less_waiting(usual)
-        if self.space.narrow_stash and not self.found:
-            self._less_waiting([{"narrow": True}, *(way | {"narrow": True} for way in usual)])
+        if not self.found:
+            if self.space.narrow_stash:
+                self._less_waiting([{"narrow": True}, *(way | {"narrow": True} for way in usual)])
+            if self.space.phases and away:
+                self._phased()
+
+    def _phased(self) -> None:
+        """Try phases on one IPU, of each micro-batch that was tried."""
+        for case, costs in [(case, costs) for case, costs in self.tried if case.plan.ipus == 1]:
+            accumulation = self.space.accumulation(case.plan.micro_batch, 1)
+            usual = next(iter(costs.values()))
+            if not usual.training or usual.count == 1 or accumulation is None:
+                continue
+            plan = replace(case.plan, replicas=1, accumulation=accumulation or 1, **_IN_PHASES)
+            made = Case(self.space, plan, is_free=not accumulation)
+            made.solve_phases(costs)
+            if made.found is not None:
+                self.cases.append(made)
+                self.tried.append((made, costs))
 
     def _less_waiting(self, ways: Sequence[Mapping[str, bool]]) -> None:
         """Try pipelines that do not fit again, with less memory for activations on their way; the fastest way counts.

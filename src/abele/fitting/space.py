@@ -43,6 +43,7 @@ class FitSpace:
         narrow_stash: True to try 8-bit floats for activations on their way, where nothing fits else; they round what
             the backward pass reads.
         away: True to try activations that wait in streaming memory, where others do not fit.
+        phases: True to try phases on one IPU, whose tensors come from streaming memory, where no pipeline fits.
         io_tiles: Numbers of tiles of each IPU that load and send for the host while the others compute; see
             :class:`~abele.network.Schedule`.
         settings: Settings with which networks are compiled.
@@ -63,6 +64,7 @@ class FitSpace:
     turns: bool = True
     narrow_stash: bool = True
     away: bool = True
+    phases: bool = True
     io_tiles: tuple[int, ...] = (0,)
     settings: Settings = field(default_factory=Settings)
     starts: frozenset[str] | None = None

@@ -36,7 +36,7 @@ def fitted_text(fitted: Fitted) -> str:
             f"  what fills more than {100 * _NEAR:.0f} % of a tile may not fit when it is compiled as a whole: --check"
         )
     waits = best.estimate.host_cycles / best.estimate.tick_cycles
-    if waits > _WAITS and not best.plan.io_tiles:
+    if waits > _WAITS and not best.plan.io_tiles and not best.plan.phases:
         lines.append(
             f"  IPUs of the fastest wait for the host {100 * waits:.0f} % of the time: IO tiles meet it meanwhile "
             "(--io-tiles 32, opts.TensorLocations.numIOTiles)"
@@ -67,13 +67,15 @@ def plan_words(plan: Spreading) -> str:
     """A plan in one line."""
     parts = [f"{counted(plan.ipus, 'IPU')} to a replica", counted(plan.replicas, "replica")]
     parts.append(f"micro-batches of {plan.micro_batch}, {plan.accumulation:,} to an update")
-    if plan.stages > 1:
+    if plan.phases:
+        parts.append(f"{counted(plan.stages, 'phase')}, between which their tensors are in streaming memory")
+    elif plan.stages > 1:
         parts.append(f"{counted(plan.stages, 'stage')}" + (", the last on the first IPU" if plan.returns else ""))
         parts.append(f"recompute {plan.recompute.value}")
     if plan.spacings:
         kept = ", ".join(map(str, plan.checkpoints))
         parts.append(f"checkpoints where parts {kept} begin" if kept else "no checkpoints inside of stages")
-    if plan.state != StatePlace.ON_CHIP:
+    if plan.state != StatePlace.ON_CHIP and not plan.phases:
         parts.append(f"optimiser state {plan.state.value}")
     if plan.plans_smaller:
         parts.append(f"products with {_shares(plan)} of a tile's memory")
@@ -81,7 +83,7 @@ def plan_words(plan: Spreading) -> str:
         parts.append("forward and backward stages take turns")
     if plan.narrow_stash:
         parts.append("activations wait as 8-bit floats")
-    if plan.waits_off_chip:
+    if plan.waits_off_chip and not plan.phases:
         parts.append("activations wait in streaming memory")
     if plan.io_tiles:
         parts.append(f"{plan.io_tiles} IO tiles")
@@ -105,14 +107,21 @@ def _row(number: int, ranked: Ranked) -> tuple[str, ...]:
         str(number),
         f"{plan.ipus} x {plan.replicas}",
         f"{plan.micro_batch} x {plan.accumulation:,}",
-        f"{plan.stages}{'+' if plan.returns else ''}{' in turns' if plan.turns else ''}"
-        f"{' off chip' if plan.waits_off_chip else ''}",
-        plan.recompute.value if plan.stages > 1 else "-",
+        _stages_words(plan),
+        plan.recompute.value if plan.ipus > 1 else "-",
         plan.state.value,
         f"{estimate.cycles:,}",
         f"{estimate.samples_per_second:,.0f}",
         f"{100 * _fullest(ranked):.0f} %",
     )
+
+
+def _stages_words(plan: Spreading) -> str:
+    """Stages of a plan as a cell of the table."""
+    if plan.phases:
+        return counted(plan.stages, "phase")
+    more = (("+", plan.returns), (" in turns", plan.turns), (" off chip", plan.waits_off_chip))
+    return f"{plan.stages}{''.join(word for word, is_so in more if is_so)}"
 
 
 def _fullest(ranked: Ranked) -> float:
@@ -138,7 +147,7 @@ def _stages(fitted: Fitted, ranked: Ranked) -> list[str]:
     """The stages of a plan, with their cycles and the fullest tile of their IPU."""
     plan, estimate = ranked.plan, ranked.estimate
     bounds = plan.bounds(len(fitted.chains[plan.micro_batch].segments))
-    heading = ("stage", "IPU", "parts", "begins at", "cycles", "fullest tile", "of it")
+    heading = ("phase" if plan.phases else "stage", "IPU", "parts", "begins at", "cycles", "fullest tile", "of it")
     rows: list[Sequence[str]] = [heading]
     for stage, ((begin, end), module) in enumerate(zip(bounds, fitted.modules(plan), strict=True)):
         ipu = plan.ipu_of(stage)
@@ -161,7 +170,7 @@ def _stages(fitted: Fitted, ranked: Ranked) -> list[str]:
         for name, amount in sorted(shares.items(), key=lambda s: -s[1])
         if amount >= 0.0005 * whole
     )
-    return ["the fastest, stage by stage:", *_table(rows), f"  time of its IPUs: {spent}"]
+    return [f"the fastest, {heading[0]} by {heading[0]}:", *_table(rows), f"  time of its IPUs: {spent}"]
 
 
 def compared_words(ranked: Ranked) -> str:

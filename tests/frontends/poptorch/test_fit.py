@@ -153,6 +153,23 @@ def test_fit__code_with_activations_off_the_chip_and_fewer_checkpoints__trains_a
     assert "activations wait in streaming memory, 32 IO tiles" in said
 
 
+def test_fit__code_of_phases__trains_as_the_usual_pipeline_does(found):
+    usual = of_ipus(found, 2, "segments").plan
+    losses = []
+    for plan in (usual, replace(usual, ipus=1, phases=True, checkpoints=(), waits_off_chip=True)):
+        torch.manual_seed(3)
+        model = Classifier()
+        opts = run(found.code(plan), model)
+        places = opts.TensorLocations.locations(training=True)
+        wrapped = poptorch.trainingModel(model, opts, optimizer=sgd(model))
+        data, labels = torch.randn(plan.batch, 64), torch.randint(10, (plan.batch,))
+        losses.append([float(wrapped(data, labels).mean()) for _ in range(3)])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+    assert "setTensorsLiveness(poptorch.Liveness.OffChipAfterEachPhase)" in found.code(plan)
+    assert "setOptimizerLocation" not in found.code(plan)
+    assert places.off_chip == ()  # Those of the strategy are its own.
+
+
 def test_fit__fewer_checkpoints__are_those_of_the_plan(found):
     usual = of_ipus(found, 2, "segments").plan
     first = usual.cuts[0]

@@ -95,7 +95,7 @@ def plan_code(fitted: Fitted, plan: Spreading, model: torch.nn.Module, first: st
     lines = ["from abele import poptorch  # or: import poptorch", ""]
     if plan.stages > 1:
         lines += [*_blocks(fitted, plan, model, first), ""]
-    if fitted.training and plan.stages > 1 and plan.recompute == Recomputation.SEGMENTS:
+    if fitted.training and plan.ipus > 1 and plan.recompute == Recomputation.SEGMENTS:
         lines += [*_checkpoints(fitted, plan, model), ""]
     return "\n".join([*lines, *_options(fitted, plan)])
 
@@ -107,7 +107,11 @@ def _options(fitted: Fitted, plan: Spreading) -> list[str]:
         lines.append(f"opts.Training.gradientAccumulation({plan.accumulation})")
     else:
         lines.append(f"opts.deviceIterations({plan.accumulation})")
-    if plan.stages > 1:
+    if plan.phases:
+        lines.append("opts.setExecutionStrategy(poptorch.SerialPhasedExecution(")
+        lines += [f'    poptorch.Phase(poptorch.Stage("phase{p}").ipu(0)),' for p in range(plan.stages)]
+        lines.append(").setTensorsLiveness(poptorch.Liveness.OffChipAfterEachPhase))  # all is in streaming memory")
+    elif plan.stages > 1:
         lines.append("opts.setExecutionStrategy(poptorch.PipelinedExecution(")
         lines += [f'    poptorch.Stage("stage{s}").ipu({plan.ipu_of(s)}),' for s in range(plan.stages)]
         lines.append("))")
@@ -126,13 +130,13 @@ def _options(fitted: Fitted, plan: Spreading) -> list[str]:
         lines.append('opts.Abele.pipelineSchedule("interleaved")')
     if plan.narrow_stash:
         lines.append('opts.Abele.stash("F143")  # activations wait as 8-bit floats')
-    if plan.waits_off_chip:
+    if plan.waits_off_chip and not plan.phases:
         lines.append(
             "opts.TensorLocations.setActivationLocation(poptorch.TensorLocationSettings().useOnChipStorage(False))"
         )
     if plan.shared_functions:
         lines.append("opts.Abele.sharedFunctions(True)")
-    if plan.state != StatePlace.ON_CHIP:
+    if plan.state != StatePlace.ON_CHIP and not plan.phases:
         where = "poptorch.TensorLocationSettings()"
         where += ".useOnChipStorage(False)" if plan.state.is_off_chip else ".useOnChipStorage(True)"
         where += ".useReplicatedTensorSharding(True)" if plan.state.is_sharded else ""
@@ -144,9 +148,9 @@ def _options(fitted: Fitted, plan: Spreading) -> list[str]:
 
 
 def _blocks(fitted: Fitted, plan: Spreading, model: torch.nn.Module, first: str) -> list[str]:
-    modules = [first, *fitted.modules(plan)[1:]]
+    modules, name = [first, *fitted.modules(plan)[1:]], "phase" if plan.phases else "stage"
     return [
-        f'poptorch.BeginBlock({module_expression(model, module)}, "stage{stage}", ipu_id={plan.ipu_of(stage)})'
+        f'poptorch.BeginBlock({module_expression(model, module)}, "{name}{stage}", ipu_id={plan.ipu_of(stage)})'
         for stage, module in enumerate(modules)
     ]
 
