@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from abele.compiler import compile_program
 from abele.errors import TensorError, TypeMismatchError
-from abele.graph import Graph, LibraryCall, Sequence, Tensor, concat
+from abele.graph import Execute, Graph, LibraryCall, Sequence, Tensor, concat, walk
 from abele.kernels.nest.reference import evaluate
 from abele.machine import systems
 from abele.numerics import ElementType, f16, f32, i32
@@ -165,6 +166,35 @@ def test_matmul__little_memory_for_a_long_sum__adds_parts_of_it_up(
     assert all(plan.temporary_bytes <= 12_000 for plan in schedule.plans)
     # Of every part the sum so far is a partial more; only the last sum has the type of the result.
     assert all(plan.problem.output == partials for plan in schedule.plans)
+
+
+@pytest.mark.parametrize(("dtype", "partials"), [(f32, f32), (f16, f32), (f16, f16)])
+@pytest.mark.parametrize("like", [False, True])
+def test_matmul__in_halves__adds_the_second_half_where_the_first_lies(
+    dtype: ElementType, partials: ElementType, like: bool
+) -> None:
+    needed, plans = {}, {}
+    for in_halves in (False, True):
+        graph, prog = Graph(system(4)), Sequence()
+        a, b = variable(graph, (64, 1024), dtype), variable(graph, (1024, 128), dtype, flipped=True)
+        wanted = variable(graph, (64, 128), dtype) if like else None
+        out = poplin.matmul(graph, a, b, prog, partials_type=partials, like=wanted, in_halves=in_halves)
+        check(graph, prog, a, b, out)
+        multiplying = [s for s in walk(prog) if isinstance(s, Execute) and s.compute_set.debug.name == "partials"]
+        assert len(multiplying) == 1 + in_halves
+        needed[in_halves] = max(int(moving.max()) for moving in compile_program(graph, prog).memory.buffers.values())
+        plans[in_halves] = next(iter(prog)).attributes["plan"]  # type: ignore[attr-defined]
+    assert plans[True] == plans[False]
+    assert needed[True] < 0.7 * needed[False]
+
+
+def test_matmul__in_halves__leaves_products_that_move_little_or_take_short_as_they_are() -> None:
+    for rows, tiles in ((64, 64), (4, 4)):
+        graph, prog = Graph(system(tiles)), Sequence()
+        a, b = variable(graph, (rows, 1024), f16), variable(graph, (1024, 128), f16)
+        poplin.matmul(graph, a, b, prog, in_halves=True)
+        multiplying = [s for s in walk(prog) if isinstance(s, Execute) and s.compute_set.debug.name == "partials"]
+        assert len(multiplying) == 1
 
 
 def test_matmul__plan__is_attached_to_the_call() -> None:

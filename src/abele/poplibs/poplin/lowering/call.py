@@ -133,6 +133,7 @@ class ContractionCall:
         onto: The sum that the output is added to, which is ``like`` as well; None to make the output. It needs a
             direct call.
         zeros: Channels of the planned contraction that are zeros beside those that are summed.
+        in_halves: True to let operands arrive in halves where a tile would receive much at a time.
     """
 
     graph: Graph
@@ -154,6 +155,7 @@ class ContractionCall:
     scaling: Scaling = UNSCALED
     onto: Onto | None = None
     zeros: int = 0
+    in_halves: bool = False
 
     @cached_property
     def wanted(self) -> Operand | None:
@@ -345,6 +347,7 @@ class ContractionCall:
                 scaling=self.scaling,
                 onto=onto,
                 is_part=len(self.schedule.plans) > 1,
+                target=target_of(self.graph.system, self.planning) if self.in_halves else None,
             )
         if total is not made:
             convert(self.graph, body, places[0], self._homes_on(made)[0])

@@ -23,6 +23,7 @@ from abele.poplibs.poplin.contraction.operand import Operand
 from abele.poplibs.poplin.lowering.grid import PIECE_BYTES, Home, VertexGrid, geometry, home_of
 from abele.poplibs.poplin.planner.plan import ContractionPlan
 from abele.poplibs.poplin.planner.sum_stages import stages
+from abele.poplibs.poplin.planner.target import PlanningTarget
 from abele.poplibs.poplin.vertices import cost, partial_products, sums
 from abele.poplibs.poputil.regions import split_evenly
 
@@ -320,6 +321,7 @@ def build(
     scaling: Scaling = UNSCALED,
     onto: Onto | None = None,
     is_part: bool = False,
+    target: PlanningTarget | None = None,
 ) -> None:
     """Append the supersteps of ``plan`` to ``body``.
 
@@ -334,6 +336,7 @@ def build(
         scaling: Factor of the products.
         onto: The total that the output is added to, of which ``where`` has the shares; None to write it.
         is_part: True for one of several serial parts.
+        target: The machine, if operands may arrive in halves.
     """
     grid = VertexGrid(plan)
     sizes = out.local_extents(grid.slices(grid.out_dims).size).prod(axis=1)
@@ -344,85 +347,91 @@ def build(
         made = OutputPartials.create(graph, plan.problem.output, sizes, 1)
         where, onto = home_of(plan, made.regions()), None
         graph.map_regions(where.regions, where.tile)
-    _outputs(graph, body, grid, x=x, w=w, out=out, where=where, sizes=sizes, scaling=scaling, onto=onto)
+    products = _Products(grid, x, w, out, scaling, (grid,) if target is None else grid.halves(target))
+    _outputs(graph, body, products, where=where, sizes=sizes, onto=onto)
     if made is not None and total is not None:
         channels = VertexGrid(plan).out_channels
         add_to_total(graph, body, made, held, total, Channels(channels, channels))
 
 
-def _outputs(
-    graph: Graph,
-    body: Steps,
-    grid: VertexGrid,
-    x: Operand,
-    w: Operand,
-    out: Operand,
-    where: Home,
-    *,
-    sizes: Int64,
-    scaling: Scaling,
-    onto: Onto | None,
-) -> None:
+@dataclass(frozen=True)
+class _Products:
+    """Partial products of a plan.
+
+    Attributes:
+        grid: Its vertices.
+        x: The input.
+        w: The weights.
+        out: The output.
+        scaling: Factor of the products.
+        halves: The vertices by the half of the in-channels that they multiply, or all at once.
+    """
+
+    grid: VertexGrid
+    x: Operand
+    w: Operand
+    out: Operand
+    scaling: Scaling
+    halves: tuple[VertexGrid, ...]
+
+    def append(self, graph: Graph, body: Steps, written: Regions, pitch: Int64) -> None:
+        """Append the supersteps that leave them in ``written``, where out-channels take ``pitch`` places."""
+        for grid in self.halves:
+            self._append(graph, body, grid, written, pitch)
+
+    def _append(self, graph: Graph, body: Steps, grid: VertexGrid, written: Regions, pitch: Int64) -> None:
+        plan, x, w = grid.plan, self.x, self.w
+        problem, work = plan.problem, grid.work()
+        types, scaled = (x.tensor.dtype, w.tensor.dtype, problem.partials), self.scaling.kind
+        if problem.is_pointwise:
+            codelet = partial_products.pointwise_partial(plan.method, *types, scaled, adds=grid.half == 1)
+        else:
+            codelet = partial_products.field_partial(plan.method, *types, scaled)
+        compute_set = ContractionStage.PARTIALS.compute_set(graph)
+        buffer = plan.method.buffer_elements(written.sizes)
+        fields = _factor_field(self.scaling, len(grid.tiles))
+        if buffer.any():
+            fields["buffer"] = _buffer(graph, problem.partials, buffer, grid)
+        compute_set.vertices(
+            codelet,
+            tile=grid.tiles,
+            x=grid.shared(x, grid.input_dims),
+            w=grid.shared(w, grid.weight_dims),
+            out=written,
+            geometry=geometry(problem.axes, grid.all, x, w, self.out, pitch),
+            groups=work.groups,
+            in_channels=work.in_channels,
+            out_channels=work.out_channels,
+            positions=work.positions,
+            outputs=work.outputs,
+            run=work.run,
+            kernel_outer=work.kernel_outer,
+            kernel_inner=work.kernel_inner,
+            **fields,
+        )
+        body.add(Execute(compute_set))
+
+
+def _outputs(graph: Graph, body: Steps, products: _Products, *, where: Home, sizes: Int64, onto: Onto | None) -> None:
     """Append partial products, and the sums that leave blocks of ``sizes`` at their homes or on the total."""
+    grid = products.grid
     plan = grid.plan
     if onto is None and not plan.needs_finish:
-        pitch = grid.all.size["co"]
-        _partial_products(graph, body, grid, x=x, w=w, out=out, written=where.regions, pitch=pitch, scaling=scaling)
+        products.append(graph, body, where.regions, grid.all.size["co"])
         return
-    channels = Channels.of(grid, out, where)
+    channels = Channels.of(grid, products.out, where)
     sizes = channels.padded(np.arange(len(sizes)), sizes)
     interleaved = plan.method.family == "amp"
     partials = OutputPartials.create(graph, plan.problem.partials, sizes, plan.depth, interleaved=interleaved)
     written = partials.regions()
     graph.map_regions(written, grid.tiles)
-    pitch = np.repeat(channels.pitch, plan.depth)
-    _partial_products(graph, body, grid, x=x, w=w, out=out, written=written, pitch=pitch, scaling=scaling)
+    products.append(graph, body, written, np.repeat(channels.pitch, plan.depth))
     for step in stages(plan.depth)[:-1]:
         partials = sum_stage(graph, body, partials, step, grid.tiles.reshape(-1, plan.depth))
     if onto is None:
         finish(graph, body, partials, plan.problem.output, where, channels)
     else:
         add_to_total(graph, body, partials, where, onto, channels)
-
-
-def _partial_products(
-    graph: Graph,
-    body: Steps,
-    grid: VertexGrid,
-    x: Operand,
-    w: Operand,
-    out: Operand,
-    written: Regions,
-    *,
-    pitch: Int64,
-    scaling: Scaling,
-) -> None:
-    plan = grid.plan
-    problem, work = plan.problem, grid.work()
-    make = partial_products.pointwise_partial if problem.is_pointwise else partial_products.field_partial
-    compute_set = ContractionStage.PARTIALS.compute_set(graph)
-    buffer = plan.method.buffer_elements(written.sizes)
-    fields = _factor_field(scaling, len(grid.tiles))
-    if buffer.any():
-        fields["buffer"] = _buffer(graph, problem.partials, buffer, grid)
-    compute_set.vertices(
-        make(plan.method, x.tensor.dtype, w.tensor.dtype, problem.partials, scaling.kind),
-        tile=grid.tiles,
-        x=grid.shared(x, grid.input_dims),
-        w=grid.shared(w, grid.weight_dims),
-        out=written,
-        geometry=geometry(problem.axes, grid.all, x, w, out, pitch),
-        groups=work.groups,
-        in_channels=work.in_channels,
-        out_channels=work.out_channels,
-        positions=work.positions,
-        outputs=work.outputs,
-        run=work.run,
-        kernel_outer=work.kernel_outer,
-        kernel_inner=work.kernel_inner,
-        **fields,
-    )
-    body.add(Execute(compute_set))
 
 
 def _buffer(graph: Graph, dtype: ElementType, size: Int64, grid: VertexGrid) -> Regions:

@@ -10,7 +10,7 @@ exchange delivers to an even and the next odd tile at once.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
@@ -22,6 +22,7 @@ from abele.graph import IntervalMap, Regions
 from abele.poplibs.poplin.contraction.operand import Box, Operand
 from abele.poplibs.poplin.conv_params.axis import Axis
 from abele.poplibs.poplin.planner.plan import ContractionPlan
+from abele.poplibs.poplin.planner.target import PlanningTarget
 from abele.poplibs.poplin.vertices import geometry_fields as at
 from abele.poplibs.poplin.vertices.field_table import field_table
 from abele.poplibs.poplin.vertices.work import Work
@@ -163,16 +164,46 @@ def _field_strides(axes: tuple[Axis, ...], strides: Mapping[str, _Strides]) -> _
     return fields
 
 
+MOST_MOVING = 0.1
+"""Share of a tile's memory from which on operands of products arrive in halves, where they may. Chosen."""
+_COST_OF_HALVES = 1 / 128
+"""Most that the superstep of a second half is of a product's cycles. Chosen."""
+
+
 @dataclass(frozen=True)
 class VertexGrid:
-    """The vertices of a plan: one for every combination of parts, those of one output block next to each other."""
+    """The vertices of a plan: one for every combination of parts, those of one output block next to each other.
+
+    Attributes:
+        plan: The plan.
+        half: Number of the half of every vertex's in-channels that it is of; None for all.
+    """
 
     plan: ContractionPlan
+    half: int | None = None
 
     @property
     def num(self) -> int:
         """Number of vertices."""
         return self.plan.tiles
+
+    def halves(self, target: PlanningTarget) -> tuple[VertexGrid, ...]:
+        """This, or its halves: each has half of every vertex's in-channels.
+
+        One half arrives and is multiplied after the other, and its products are added to those of the first, where they
+        lie. So half of the operands is there at a time, and no more. It costs a superstep, so it is done only where
+        slices are more than :data:`MOST_MOVING` of a tile and take long to multiply.
+        """
+        problem, size = self.plan.problem, self.all.size
+        moving = sum(prod(size[dim] for dim in dims) for dims in (self.input_dims, self.weight_dims))
+        is_large = moving.max() * problem.dtype.bytes > MOST_MOVING * target.tile_bytes
+        takes_long = target.superstep_cycles < _COST_OF_HALVES * self.plan.cycles
+        can = problem.is_pointwise and self.plan.method.family == "amp" and size["ci"].min() > self._grain("ci")
+        return (replace(self, half=0), replace(self, half=1)) if is_large and takes_long and can else (self,)
+
+    def _grain(self, dim: str) -> int:
+        """Factor that parts of a dimension are multiples of."""
+        return self.plan.grains[self.plan.problem.split_dims.index(dim)]
 
     @cached_property
     def tiles(self) -> npt.NDArray[np.int32]:
@@ -197,13 +228,22 @@ class VertexGrid:
         start: dict[str, Int64] = {}
         size: dict[str, Int64] = {}
         for dim, part in self._index(dims).items():
-            starts, sizes = self.plan.pieces(dim)
+            starts, sizes = self._pieces(dim)
             start[dim], size[dim] = starts[part], sizes[part]
         for d, axis in enumerate(self.plan.problem.axes):
             o, k = f"o{d}", f"k{d}"
             if o in start and k in start:
                 start[f"i{d}"], size[f"i{d}"] = axis.input_range(start[o], size[o], start[k], size[k])
         return Slices(start, size)
+
+    def _pieces(self, dim: str) -> tuple[Int64, Int64]:
+        """First index and size of every part of a dimension; of in-channels, in this half."""
+        starts, sizes = self.plan.pieces(dim)
+        if dim != "ci" or self.half is None:
+            return starts, sizes
+        grain = self._grain(dim)
+        middle = np.minimum((-(-sizes // grain) + 1) // 2 * grain, sizes)
+        return (starts + middle, sizes - middle) if self.half else (starts, middle)
 
     @cached_property
     def all(self) -> Slices:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from abele.errors import TensorError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Steps
@@ -28,6 +30,7 @@ def matmul(
     like: Tensor | None = None,
     scales: Scales = None,
     throws: bool = True,
+    in_halves: bool = False,
     name: str = "matmul",
 ) -> Tensor:
     """The product ``a @ b``.
@@ -46,6 +49,8 @@ def matmul(
             types: exponents of two, or tensors of one i32.
         throws: False for scales of tensors that are out of range to be the nearest that are not; else they stop the
             program.
+        in_halves: True to let operands arrive in halves where a tile would receive much at a time. PopLibs'
+            products have no such choice.
         name: Name of the call.
 
     Returns:
@@ -63,7 +68,9 @@ def matmul(
     types = resolve_types(name, {f"a {a.name!r}": a.dtype, f"b {b.name!r}": b.dtype}, output_type, settings.partials)
 
     def make(graph: Graph, a: Tensor, b: Tensor, types: Types) -> ContractionCall:
-        return product_of(graph, "poplin.matmul", name, a=a, b=b, types=types, planning=settings.planning, like=like)
+        planning = settings.planning
+        call = product_of(graph, "poplin.matmul", name, a=a, b=b, types=types, planning=planning, like=like)
+        return replace(call, in_halves=in_halves)
 
     return scaled_call(
         graph, name, a, b, types, make, settings=settings, scales=scales, prog=prog, throws=throws
@@ -83,6 +90,7 @@ def matmul_grouped(
     like: Tensor | None = None,
     scales: Scales = None,
     throws: bool = True,
+    in_halves: bool = False,
     name: str = "matmul_grouped",
 ) -> Tensor:
     """The products ``a[i] @ b[i]`` of [g, m, k] and [g, k, n]: [g, m, n].
@@ -94,8 +102,9 @@ def matmul_grouped(
     types = resolve_types(name, {f"a {a.name!r}": a.dtype, f"b {b.name!r}": b.dtype}, output_type, settings.partials)
 
     def make(graph: Graph, a: Tensor, b: Tensor, types: Types) -> ContractionCall:
-        function = "poplin.matmul_grouped"
-        return product_of(graph, function, name, a=a, b=b, types=types, planning=settings.planning, like=like)
+        function, planning = "poplin.matmul_grouped", settings.planning
+        call = product_of(graph, function, name, a=a, b=b, types=types, planning=planning, like=like)
+        return replace(call, in_halves=in_halves)
 
     return scaled_call(
         graph, name, a, b, types, make, settings=settings, scales=scales, prog=prog, throws=throws

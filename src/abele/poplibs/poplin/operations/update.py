@@ -30,6 +30,7 @@ def matmul_acc(
     options: Options = None,
     product_type: ElementType | str | None = None,
     in_place: bool = False,
+    in_halves: bool = False,
     name: str = "matmul_acc",
 ) -> None:
     """c ← c + scale · (a @ b), in place; matrices, or stacks of them.
@@ -48,6 +49,7 @@ def matmul_acc(
         in_place: True to add partial sums where they are summed, so that the product has no tensor of its own, if the
             vertices can write in the order of ``c`` and the scale is a number. PopLibs' ``matMulAcc`` makes the product
             first; its reductions can do either (``update``).
+        in_halves: True to let operands arrive in halves, as of :func:`~abele.poplibs.poplin.matmul`.
         name: Name of the calls.
 
     Raises:
@@ -63,7 +65,7 @@ def matmul_acc(
         types = resolve_types(name, {"a": a.dtype, "b": b.dtype}, product_type, settings.partials)
         call = product_of(graph, "poplin.matmul_acc", name, a=a, b=b, types=types, planning=settings.planning, like=c)
         if call.is_direct:
-            replace(call, onto=Onto(c, float(scale), types.output)).append(prog)
+            replace(call, onto=Onto(c, float(scale), types.output), in_halves=in_halves).append(prog)
             return
     multiply = matmul_grouped if a.ndim == 3 else matmul
     product = multiply(
@@ -76,6 +78,7 @@ def matmul_acc(
         available_memory_proportion=available_memory_proportion,
         options=options,
         like=c,
+        in_halves=in_halves,
         name=f"{name}_product",
     )
     popops.scaled_add_to(graph, c, product, scale, prog, name=name)

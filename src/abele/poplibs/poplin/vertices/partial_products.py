@@ -21,7 +21,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, Literal
 
-from abele.codelet import Input, Output, SupervisorVertex, Vector, codelet
+from abele.codelet import InOut, Input, Output, SupervisorVertex, Vector, codelet
 from abele.numerics import ElementType, f32, i32
 from abele.poplibs.poplin.vertices import geometry_fields as at
 from abele.poplibs.poplin.vertices.method import Method
@@ -35,8 +35,20 @@ def pointwise_partial(
     w_type: ElementType,
     partials: ElementType,
     scaled: Literal["", "number", "tensor"] = "",
+    *,
+    adds: bool = False,
 ) -> Any:
-    """The vertex for contractions in which no field dimension mixes; ``scaled`` says how it knows its ``factor``."""
+    """The vertex for contractions in which no field dimension mixes.
+
+    Args:
+        method: Form of the vertex.
+        x_type: Element type of the input.
+        w_type: Element type of the weights.
+        partials: Element type of the partial products.
+        scaled: Form in which it has its ``factor``; empty for none.
+        adds: True to add to what is there. PopLibs' vertex does so from its second group of in-channels on; without
+            zeros to write (``zerosInfo``) it does from the first on. It is taken to cost as much as to write zeros.
+    """
 
     @codelet
     class ConvPartial1x1(SupervisorVertex):
@@ -46,7 +58,10 @@ def pointwise_partial(
 
         x: Input[Vector[x_type]]
         w: Input[Vector[w_type]]
-        out: Output[Vector[partials]]
+        if adds:
+            out: InOut[Vector[partials]]
+        else:
+            out: Output[Vector[partials]]
         geometry: Vector[i32]
         groups: i32
         in_channels: i32
@@ -99,7 +114,10 @@ def pointwise_partial(
                                                     )
                                             if scaled != "":
                                                 total *= self.factor
-                                            self.out[y_at + co1 * s[at.Y_CO1] + co0 * s[at.Y_CO0]] = partials(total)
+                                            place = y_at + co1 * s[at.Y_CO1] + co0 * s[at.Y_CO0]
+                                            if adds:
+                                                total += f32(self.out[place])
+                                            self.out[place] = partials(total)
 
         @staticmethod
         def cycles(v, ipu):
