@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from abele.compiler import Executable, compile_program
-from abele.distribution import training_program
+from abele.distribution import shared_functions, training_program
 from abele.distribution.program import NetworkProgram
 from abele.distribution.program_options import RunModes
 from abele.distribution.shared_functions import SharedFunctions
@@ -127,6 +127,29 @@ def test_shared_functions__what_all_calls_read_alike__is_not_copied() -> None:
     copied = [v for s in steps if isinstance(s, Call) for c in s.copies_in for v in c.source.variables]
     assert copied
     assert not set(entering.variables).intersection(copied)
+
+
+def test_shared_functions__large_weights__are_copied_before_their_first_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = NetworkBuilder()
+    x = net.input((48, 96), "f32", "x")
+    for number in range(3):
+        for part in range(3):
+            w = net.parameter((96, 96), "f32", f"{number}.{part}.weight")
+            y = build.nonlinearity(net, "tanh", build.linear(net, x, w))
+            x = build.map_(net, arg(0) * arg(1) + arg(0), [x, build.softmax(net, y, 1)])
+    net.loss = build.mean(net, x, [0, 1])
+    net.output(net.loss)
+    made = net.finish()
+    with monkeypatch.context() as patched:
+        patched.setattr(shared_functions, "_LARGE_WEIGHT", 1 << 30)
+        early = lowered(made, shared=True)
+    late = lowered(made, shared=True)
+    assert len(functions_of(late)) > len(functions_of(early)) > 1
+    # At the peak of the second product's step one weight is there twice, not three.
+    least = [compiled(program).memory.least["temporaries"].max() for program in (early, late)]
+    assert least[1] <= least[0] - 96 * 96 * 4 // 24
+    for one, other in zip(trained(early, "tiles"), trained(late, "tiles"), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def checkpointed(count: int) -> Network:

@@ -9,8 +9,10 @@ stage that computes it again call one body: they are on one IPU, at different ti
 
 A formal is laid out as the body's first reader wants it, or like the argument of the first call if that has a layout; a
 weight is laid out like its formal, so that copies of weights stay on their tiles. Arguments of one type are copied
-together in one step, and so are results. Where all arguments are the same values at all calls, nothing is copied:
-every call makes the same results. So it is with a checkpoint, whose forward pass the backward pass computes again.
+together in one step, and so are results. A large weight is there anyway, and its formal beside it: so it is copied just
+before what first reads it, between two parts of the body. Where all arguments are the same values at all calls, nothing
+is copied: every call makes the same results. So it is with a checkpoint, whose forward pass the backward pass computes
+again.
 
 It saves the code, exchange code and vertex state of all calls but one, and the time to compile them: 12 equal layers
 take those of 1. Its cost is the copies. So it is done only where asked for: :mod:`abele.session.remedies` asks where a
@@ -22,9 +24,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from abele.graph import Call, Copy, Steps, Tensor, Variable
+from abele.graph import Call, Copy, Execute, LibraryCall, Program, Steps, Tensor, Variable
 from abele.graph.program import Function
 from abele.network.ir import NetworkFunction, NetworkOp, OpBlock, Place, Value
 from abele.network.joined_copies import joined
@@ -36,18 +39,34 @@ if TYPE_CHECKING:
 Body = Callable[[Sequence[str]], OpBlock]
 
 
+_LARGE_WEIGHT = 1024
+"""Bytes of each tile from which on a weight is copied just before its first reader, in a step of its own. Chosen."""
+
+
+class _Part(NamedTuple):
+    """Steps of a body that follow each other.
+
+    Attributes:
+        function: The steps, whose parameters are joined by type.
+        operands: Numbers of the operands that are copied before them.
+    """
+
+    function: Function
+    operands: tuple[int, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class _Shared:
     """A body on the machine.
 
     Attributes:
-        function: The function, whose parameters are joined by type.
+        parts: Its parts, in order.
         formals: For each operand of a call its formal; None where it is not copied.
         results: Tensors that the body leaves, in order.
         own: Variables that the body made, but for its parameters.
     """
 
-    function: Function
+    parts: tuple[_Part, ...]
     formals: tuple[Tensor | None, ...]
     results: tuple[Tensor, ...]
     own: frozenset[Variable]
@@ -60,10 +79,12 @@ class SharedFunctions:
     Attributes:
         common: For each function that is called more than once, which operands are the same value at all calls.
         unread: Results that nothing reads.
+        made: Results of ops; other operands of calls enter the network, as weights do.
     """
 
     common: dict[Hashable, tuple[bool, ...]] = field(default_factory=dict)
     unread: frozenset[Value] = frozenset()
+    made: frozenset[Value] = frozenset()
     _made: dict[Hashable, _Shared] = field(default_factory=dict)
 
     @classmethod
@@ -76,9 +97,10 @@ class SharedFunctions:
             calls.setdefault(_key(call.op), []).append(call)
         lasting = _lasting(ops)
         repeated = {key: equal for key, equal in calls.items() if _is_shared(equal, lasting)}
-        made = {value for equal in repeated.values() for call in equal for value in call.op.outputs}
-        unread = made.difference(leaving, _read(ops))
-        return cls({key: _common(equal, lasting) for key, equal in repeated.items()}, frozenset(unread))
+        results = {value for equal in repeated.values() for call in equal for value in call.op.outputs}
+        unread = results.difference(leaving, _read(ops))
+        made = frozenset(value for op in ops for value in op.outputs)
+        return cls({key: _common(equal, lasting) for key, equal in repeated.items()}, frozenset(unread), made)
 
     def __contains__(self, op: NetworkOp) -> bool:
         return _key(op) in self.common
@@ -97,14 +119,15 @@ class SharedFunctions:
             common = [same and not to.is_waiting(v) for v, same in zip(op.inputs, self.common[key], strict=True)]
             self._made[key] = self._lowered(to, op, body, common)
         shared = self._made[key]
-        arguments = [
-            (to.enter(value, partial(to.variable_like, formal, value.name or "value")), formal)
-            for value, formal in zip(op.inputs, shared.formals, strict=True)
+        arguments = {
+            number: (to.enter(value, partial(to.variable_like, formal, value.name or "value")), formal)
+            for number, (value, formal) in enumerate(zip(op.inputs, shared.formals, strict=True))
             if formal is not None
-        ]
-        if all(formal is None for formal in shared.formals):
+        }
+        for function, operands in shared.parts:
+            to.prog.add(Call(function, joined([arguments[number] for number in operands])))
+        if not arguments:
             # Every call makes the same of the same: what reads a result may find that of a later call as well.
-            to.prog.add(Call(shared.function, ()))
             self._leave_behind(to, op, shared)
             return shared.results
         # Results that nothing reads stay behind: a stage that is computed again leaves its last result alone.
@@ -113,10 +136,9 @@ class SharedFunctions:
             for value, left in zip(op.outputs, shared.results, strict=True)
         )
         read = [(left, made) for left, made in zip(shared.results, results, strict=True) if made is not None]
-        to.prog.add(Call(shared.function, joined(arguments)))
         sources, destinations = joined([(a, a) for a, _ in read]), joined([(b, a) for a, b in read])
         for source, destination in zip(sources, destinations, strict=True):
-            to.prog.add(Copy(source, destination, name=f"{shared.function.debug.name} results"))
+            to.prog.add(Copy(source, destination, name=f"{shared.parts[0].function.debug.name} results"))
         self._leave_behind(to, op, shared)
         return results
 
@@ -137,11 +159,43 @@ class SharedFunctions:
         with to.into(Steps(name=op.function.name)) as steps:
             read, results = to.function_body(body(names), given, leaving=op.outputs)
         formals = tuple(None if same else tensor for tensor, same in zip(read, common, strict=True))
-        parameters = joined([(t, t) for t in formals if t is not None])
-        function = to.graph.function(steps, op.function.name, parameters=parameters)
         entering = {v for t in read if t is not None for v in t.variables}
         own = frozenset(to.graph.variables[before:]).difference(entering)
-        return _Shared(function, formals, tuple(results), own)
+        return _Shared(tuple(self._parts(to, op, steps, formals)), formals, tuple(results), own)
+
+    def _parts(self, to: Lowering, op: NetworkOp, steps: Steps, formals: Sequence[Tensor | None]) -> Iterator[_Part]:
+        """The steps of a body, cut where what first reads a large weight begins."""
+        assert op.function is not None
+        touched = [_touched(step) for step in steps]
+        places = dict.fromkeys((number for number, formal in enumerate(formals) if formal is not None), 0)
+        for number in places:
+            formal = formals[number]
+            assert formal is not None
+            is_large = formal.size * formal.dtype.bytes >= _LARGE_WEIGHT * to.graph.num_tiles
+            if is_large and op.inputs[number] not in self.made:
+                own = set(formal.variables)
+                places[number] = next((n for n, those in enumerate(touched) if those is None or own & those), 0)
+        begins = sorted({0, *places.values()})
+        for begin, end in pairwise([*begins, len(touched)]):
+            operands = tuple(number for number, place in places.items() if place == begin)
+            parameters = joined([(formal, formal) for number in operands if (formal := formals[number]) is not None])
+            body = Steps(*steps.steps[begin:end], name=op.function.name)
+            yield _Part(to.graph.function(body, op.function.name, parameters=parameters), operands)
+
+
+def _touched(step: Program) -> set[Variable] | None:
+    """Variables that a step and those inside it read or write; None where that is not known."""
+    found: set[Variable] = set()
+    waiting = [step]
+    while waiting:
+        step = waiting.pop()
+        if isinstance(step, Execute):
+            return None
+        is_call = isinstance(step, LibraryCall)
+        tensors = (*step.inputs, *step.outputs) if isinstance(step, LibraryCall) else step.touches()
+        found.update(variable for tensor in tensors for variable in tensor.variables)
+        waiting += () if is_call else step.children()
+    return found
 
 
 def _key(op: NetworkOp) -> Hashable:
