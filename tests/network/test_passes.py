@@ -18,6 +18,7 @@ from abele.network import (
     Network,
     NetworkBuilder,
     PassDump,
+    Place,
     Schedule,
     Sgd,
     Stage,
@@ -239,6 +240,28 @@ def masked_layers(*, labels: bool = False, constant: bool = False) -> Network:
     net.output(x)
     net.loss = build.reduce(net, x, [0, 1])
     return net.finish()
+
+
+def test_outline__several_ipus__each_has_the_stretches_that_save_most_there() -> None:
+    net = NetworkBuilder()
+    x = net.input((4, 6), "f32", "x")
+    # On the first three IPUs the longer half occurs twice and a whole layer once, on the fourth a layer three times.
+    for ipu, stage in enumerate(("aba", "aba", "aba", "bababab")):
+        with net.at(place=Place(ipu, ipu)):
+            for half in stage:
+                for number in range(9 if half == "a" else 4):
+                    x = build.map_(net, arg(0) * (2.0 + number) + (1.0 if half == "a" else 3.0), [x])
+    net.output(x)
+    outlined = Outline().run(net.finish())
+    verify(outlined)
+    sizes: list[list[int]] = [[] for _ in range(4)]
+    for op in outlined.ops:
+        if op.kind == "call":
+            assert op.place is not None
+            assert op.function is not None
+            sizes[op.place.ipu].append(len(op.function.body.ops))
+    assert sizes == [[9, 9], [9, 9], [9, 9], [13, 13, 13]]
+    assert len(outlined.functions) == 2
 
 
 def test_outline__mask_that_the_first_layer_asks_for__is_made_before_all_of_them() -> None:

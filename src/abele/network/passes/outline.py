@@ -4,6 +4,9 @@ A model's repeated layers are recorded one after the other. Each op gets a token
 values it reads; stretches with equal tokens are candidates. They are found in a suffix array of the tokens: a run of
 ``k`` neighbouring suffixes that share ``n`` tokens is a stretch of ``n`` ops at ``k`` places. The candidate that leaves
 the fewest ops wins, then the next among what is left: tokens ``a b c a b c d`` become 2 calls of ``a b c``, and ``d``.
+Each IPU has its own copy of a function, so it is done IPU by IPU, then for what several IPUs have once each. The first
+candidate is chosen with those that follow it: half a layer at the end of a stage makes that half the most frequent
+stretch, though what it leaves of the layers is too short for functions, and whole layers first leave fewer ops.
 Before a candidate is taken, its occurrences are made into
 isolated blocks and compared: only those that are equal as blocks (the same flow between ops, the same constants) become
 calls, so tokens may be coarse without harm.
@@ -47,6 +50,8 @@ from abele.network.passes.base import Pass
 
 Stretch = tuple[int, int]
 """First op and number of ops."""
+_FIRST = 8
+"""Candidates that are tried as the first. Chosen."""
 
 
 @dataclass(frozen=True)
@@ -81,12 +86,41 @@ class _Outlining:
         self._calls: dict[int, tuple[int, NetworkOp]] = {}
         self._readers = _readers(net)
         self._names: set[str] = set()
+        self._functions: dict[Any, NetworkFunction] = {}
 
     def run(self) -> tuple[NetworkOp, ...] | None:
         tokens, numbers = _apart(self._ops, _tokens(self._ops), self._alone)
-        for stretches in _candidates(tokens, self._settings.min_ops):
-            self._take([(numbers[start], length) for start, length in stretches])
+        found = _candidates(tokens, self._settings.min_ops)
+        candidates = [[(numbers[start], length) for start, length in stretches] for stretches in found]
+        for ipu in dict.fromkeys(map(_ipu, self._ops)):
+            here = [[s for s in stretches if _ipu(self._ops[s[0]]) == ipu] for stretches in candidates]
+            for stretches in self._best_order([s for s in here if len(s) >= self._settings.min_calls]):
+                self._take(stretches)
+        for stretches in candidates:
+            self._take(stretches)
         return tuple(self._rewritten()) if self._calls else None
+
+    def _best_order(self, candidates: Sequence[Sequence[Stretch]]) -> Sequence[Sequence[Stretch]]:
+        """Candidates, each after those that save more, but for the first: with it, all together save most."""
+        ranked = sorted(candidates, key=self._less, reverse=True)
+        orders = [[ranked[first], *ranked[:first], *ranked[first + 1 :]] for first in range(min(_FIRST, len(ranked)))]
+        return max(orders, key=self._saved, default=[])
+
+    def _saved(self, order: Sequence[Sequence[Stretch]]) -> int:
+        """Ops less, where candidates are taken in order."""
+        taken, saved = bytearray(len(self._ops)), 0
+        for stretches in order:
+            free = [(start, length) for start, length in stretches if not any(taken[start : start + length])]
+            if len(free) >= self._settings.min_calls:
+                saved += self._less(free)
+                for start, length in free:
+                    taken[start : start + length] = b"\1" * length
+        return saved
+
+    def _less(self, stretches: Sequence[Stretch]) -> int:
+        """Ops less by calls of equal stretches; views are none, as they make no code."""
+        start, length = stretches[0]
+        return _ops_less(len(stretches), sum(op.kind not in SAME_ELEMENTS for op in self._ops[start : start + length]))
 
     def _rewritten(self) -> Iterator[NetworkOp]:
         place = 0
@@ -128,7 +162,10 @@ class _Outlining:
 
     def _call(self, occurrences: Sequence[_Occurrence]) -> None:
         first = occurrences[0]
-        function = NetworkFunction(self._name(first.path), first.block, first.num_random)
+        key = block_key(first.block)
+        if key not in self._functions:
+            self._functions[key] = NetworkFunction(self._name(first.path), first.block, first.num_random)
+        function = self._functions[key]
         for occurrence in occurrences:
             attrs = FrozenDict({"function": function, "path": occurrence.path, "random": occurrence.random})
             debug = DebugRecord("", occurrence.path)
@@ -326,12 +363,20 @@ def _candidates(tokens: Sequence[int], min_ops: int) -> list[list[Stretch]]:
         for place in sorted(places):
             if not apart or place >= apart[-1][0] + length:
                 apart.append((place, length))
-        # Ops less: all occurrences but one, each of which becomes one op.
-        saved = (len(apart) - 1) * (length - 1) - len(apart)
+        saved = _ops_less(len(apart), length)
         if len(apart) > 1 and saved > 0:
             found[apart[0]] = max(found.get(apart[0], (0, [])), (saved, apart), key=lambda f: f[0])
     ranked = sorted(found.values(), key=lambda f: (-f[0], f[1][0]))
     return [stretches for _, stretches in ranked]
+
+
+def _ops_less(count: int, length: int) -> int:
+    """Ops less by so many calls of a stretch: those of all but one, each of which becomes one op."""
+    return (count - 1) * (length - 1) - count
+
+
+def _ipu(op: NetworkOp) -> int:
+    return 0 if op.place is None else op.place.ipu
 
 
 def _repeats(tokens: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
