@@ -239,7 +239,7 @@ def test_compile__does_not_fit__leaves_its_report_where_options_of_the_environme
     options = {"autoReport.outputGraphProfile": "true", "autoReport.directory": str(tmp_path)}
     monkeypatch.setenv("POPLAR_ENGINE_OPTIONS", json.dumps(options))
     with pytest.raises(OutOfMemoryError, match="tried: it fits") as caught:
-        compile_network(product(1024, 1024), settings=Settings(system=chip(40), memory_proportion=0.6))
+        compile_network(product(1024, 1024), settings=Settings(system=chip(32), memory_proportion=0.6))
     assert caught.value.report_path == tmp_path / "inference" / REPORT_NAME
     report = Report.load(tmp_path / "inference" / REPORT_NAME)
     assert not report.memory.fits
@@ -250,8 +250,8 @@ def test_compile__does_not_fit__leaves_its_report_where_options_of_the_environme
 def test_compile__temporaries_of_products_too_large__fits_with_a_smaller_share() -> None:
     net = product(1024, 1024)
     with pytest.raises(OutOfMemoryError, match=r"memory_proportion=0\.3.*tried: it fits"):
-        compile_network(net, settings=Settings(system=chip(40), memory_proportion=0.6))
-    compiled = compile_network(net, settings=Settings(system=chip(40)))
+        compile_network(net, settings=Settings(system=chip(32), memory_proportion=0.6))
+    compiled = compile_network(net, settings=Settings(system=chip(32)))
     assert compiled.settings.memory_proportion == 0.3
     assert compiled.executable.report.meta["options"]["memory_proportion"] == 0.3
 
