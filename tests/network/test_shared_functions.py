@@ -152,6 +152,14 @@ def test_shared_functions__large_weights__are_copied_before_their_first_reader(m
         np.testing.assert_array_equal(one, other)
 
 
+def test_shared_functions__small_weights_of_equal_layers__begin_on_tiles_of_their_own() -> None:
+    program = lowered(layers(5), shared=True)
+    first = [int(tensor.mapping.tile[0]) for name, tensor in program.weights.items() if name.endswith(".bias")]
+    assert len(first) == 5
+    assert len(set(first)) > 2
+    assert functions_of(program)
+
+
 def checkpointed(count: int) -> Network:
     """Layers with checkpoints on the first of two IPUs, and the loss on the second."""
     net = NetworkBuilder()

@@ -31,6 +31,7 @@ from abele.graph import Call, Copy, Execute, LibraryCall, Program, Steps, Tensor
 from abele.graph.program import Function
 from abele.network.ir import NetworkFunction, NetworkOp, OpBlock, Place, Value
 from abele.network.joined_copies import joined
+from abele.poplibs.poputil.mapping import is_small, map_small
 
 if TYPE_CHECKING:
     from abele.distribution.lowering import Lowering
@@ -86,6 +87,7 @@ class SharedFunctions:
     unread: frozenset[Value] = frozenset()
     made: frozenset[Value] = frozenset()
     _made: dict[Hashable, _Shared] = field(default_factory=dict)
+    _spread: int = 0
 
     @classmethod
     def of(cls, ops: Sequence[NetworkOp], leaving: Iterable[Value] = ()) -> SharedFunctions:
@@ -120,7 +122,7 @@ class SharedFunctions:
             self._made[key] = self._lowered(to, op, body, common)
         shared = self._made[key]
         arguments = {
-            number: (to.enter(value, partial(to.variable_like, formal, value.name or "value")), formal)
+            number: (to.enter(value, partial(self._laid_out, to, value, formal)), formal)
             for number, (value, formal) in enumerate(zip(op.inputs, shared.formals, strict=True))
             if formal is not None
         }
@@ -141,6 +143,17 @@ class SharedFunctions:
             to.prog.add(Copy(source, destination, name=f"{shared.parts[0].function.debug.name} results"))
         self._leave_behind(to, op, shared)
         return results
+
+    def _laid_out(self, to: Lowering, value: Value, formal: Tensor) -> Tensor:
+        """A new tensor for a weight: like its formal, so that copies stay on their tiles.
+
+        Small vectors begin on tiles of their own: those of all layers would be on few.
+        """
+        name = value.name or "value"
+        if formal.ndim > 1 or not is_small(to.graph, formal):
+            return to.variable_like(formal, name)
+        self._spread += 1
+        return map_small(to.graph, to.graph.variable(formal.dtype, formal.shape, name=name), self._spread)
 
     def _leave_behind(self, to: Lowering, op: NetworkOp, shared: _Shared) -> None:
         """End the lives of results that nothing reads.

@@ -123,10 +123,13 @@ def map_small(graph: Graph, tensor: Tensor, seed: int = 0) -> Tensor:
         tensor: Tensor to place.
         seed: Chooses the tile as well: gains and shifts of norms are as many, of the same shapes.
     """
-    tiles = graph.num_tiles
-    small = 2 * tensor.size * tensor.dtype.bytes <= tiles * DEFAULT_MIN_BYTES_PER_TILE
-    first = choose_mapping_offset(tiles, tensor.shape, seed) // 2 * 2 if small else 0
+    first = choose_mapping_offset(graph.num_tiles, tensor.shape, seed) // 2 * 2 if is_small(graph, tensor) else 0
     return graph.map_linear(tensor, first_tile=first)
+
+
+def is_small(graph: Graph, tensor: Tensor) -> bool:
+    """True for a tensor that, spread linearly, takes half of the tiles or fewer."""
+    return 2 * tensor.size * tensor.dtype.bytes <= graph.num_tiles * DEFAULT_MIN_BYTES_PER_TILE
 
 
 def choose_mapping_offset(num_tiles: int, shape: Iterable[int], seed: int = 0) -> int:
