@@ -195,8 +195,8 @@ class VertexGrid:
         slices are more than :data:`MOST_MOVING` of a tile and take long to multiply.
         """
         problem, size = self.plan.problem, self.all.size
-        moving = sum(prod(size[dim] for dim in dims) for dims in (self.input_dims, self.weight_dims))
-        is_large = moving.max() * problem.dtype.bytes > MOST_MOVING * target.tile_bytes
+        x, w = (np.prod([size[dim] for dim in dims], axis=0) for dims in (self.input_dims, self.weight_dims))
+        is_large = int((x + w).max()) * problem.dtype.bytes > MOST_MOVING * target.tile_bytes
         takes_long = target.superstep_cycles < _COST_OF_HALVES * self.plan.cycles
         can = problem.is_pointwise and self.plan.method.family == "amp" and size["ci"].min() > self._grain("ci")
         return (replace(self, half=0), replace(self, half=1)) if is_large and takes_long and can else (self,)
