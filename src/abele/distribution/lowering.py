@@ -218,7 +218,7 @@ class Lowering:
         for op in ops:
             if op.kind == "constant":
                 continue
-            if rule_of(op).waits_for_reader(op):
+            if rule_of(op).waits_for_reader(self, op):
                 self._waiting[op.output] = op
                 continue
             self._go_to(op.place)

@@ -136,7 +136,15 @@ class OpLowering:
     lays_out_by_operands: ClassVar[bool] = False
     adds_to_sums: ClassVar[bool] = False
 
-    def waits_for_reader(self, op: NetworkOp) -> bool:
+    def widens(self, op: NetworkOp, operand: int, dtype: ElementType) -> bool:
+        """True if an operand may have a type ``dtype`` whose numbers its own has: vertices convert what they load."""
+        return False
+
+    def rounds(self, op: NetworkOp) -> bool:
+        """True if the first result may have a narrower float type: vertices round what they store."""
+        return False
+
+    def waits_for_reader(self, to: Lowering, op: NetworkOp) -> bool:
         """True if an op is lowered when its result is first read, which may then lie as the reader's operands do."""
         return False
 

@@ -8,8 +8,8 @@ from poplibs_kit import TILES, Bench, assert_close
 
 from abele.compiler import compile_program
 from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
-from abele.numerics import f32
-from abele.poplibs import popnn
+from abele.numerics import ElementType, f16, f32, i32
+from abele.poplibs import popnn, popops
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
@@ -43,6 +43,32 @@ def test_softmax_family__any_rank__is_pytorch(num_tiles: int, dtype: str, shape:
         for one, fine, want in zip(got[2 * i :], exact[2 * i :], wanted, strict=False):
             assert_close(one, want, x.dtype, factor=4)
             np.testing.assert_allclose(fine, want, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("types", [("f16", f32), ("f32", f16)])
+def test_softmax_family__other_type_of_result__is_computed_in_f32_and_rounded_once(
+    types: tuple[str, ElementType],
+) -> None:
+    bench, (dtype, out_type) = Bench(4), types
+    x, g = (bench.tensor(RNG.standard_normal((5, 10)) * 4, dtype) for _ in range(2))
+    pairs = []
+    for forward in (popnn.softmax, popnn.log_softmax):
+        wide = popops.cast(bench.graph, x, f32, bench.prog)
+        apart = popops.cast(bench.graph, forward(bench.graph, wide, bench.prog), out_type, bench.prog)
+        pairs.append((forward(bench.graph, x, bench.prog, out_type=out_type), apart))
+    for backward in (popnn.softmax_input_gradient, popnn.log_softmax_input_gradient):
+        wide_x, wide_g = (popops.cast(bench.graph, t, f32, bench.prog) for t in (x, g))
+        apart = popops.cast(bench.graph, backward(bench.graph, wide_x, wide_g, bench.prog), out_type, bench.prog)
+        pairs.append((backward(bench.graph, x, g, bench.prog, out_type=out_type), apart))
+    got = bench.run_both(*(t for pair in pairs for t in pair))
+    for joined, apart in zip(got[::2], got[1::2], strict=True):
+        np.testing.assert_array_equal(joined, apart)
+
+
+def test_softmax__result_of_integers__is_refused() -> None:
+    bench = Bench(1)
+    with pytest.raises(TypeMismatchError, match="makes floating-point elements, and no i32"):
+        popnn.softmax(bench.graph, bench.tensor([[1.0]], "f32"), bench.prog, out_type=i32)
 
 
 def test_softmax__huge_elements__stay_finite() -> None:

@@ -22,7 +22,7 @@ from abele.network.registry import Gradients, OpRule, RowWise, Types, broadcast,
 from abele.numerics import ElementType
 from abele.poplibs import popops
 from abele.poplibs.popops.expressions.fused import fuse
-from abele.poplibs.poputil.layout import create_narrowed, narrowed_layout
+from abele.poplibs.poputil.layout import clone, create_narrowed, narrowed_layout
 
 if TYPE_CHECKING:
     from abele.distribution.lowering import Lowering
@@ -204,7 +204,15 @@ class Map(OpRule):
         popops.map_with_output(to.graph, expression, inputs, out, to.prog)
         return out
 
-    def waits_for_reader(self, op: NetworkOp) -> bool:
+    def widens(self, op: NetworkOp, operand: int, dtype: ElementType) -> bool:
+        """True: expressions convert."""
+        return True
+
+    def rounds(self, op: NetworkOp) -> bool:
+        """True: it is computed in f32."""
+        return True
+
+    def waits_for_reader(self, to: Lowering, op: NetworkOp) -> bool:
         """True if all operands are repeated, as those of a mask are: none of them determines the layout of the result.
 
         Between updates of weights, which change what they read in place, everything stays where it is.
@@ -269,6 +277,8 @@ class Map(OpRule):
 class CastRule(RowWise):
     """A conversion of element type; floats to integers truncate."""
 
+    lays_out_by_operands = True
+
     def types(self, op: NetworkOp) -> Types:
         """The shape of the input, and the element type that the op says."""
         return [(op.inputs[0].shape, op.output.dtype)]
@@ -285,9 +295,22 @@ class CastRule(RowWise):
         """The conversion in NumPy."""
         return np.trunc(x) if op.output.dtype.kind in ("int", "uint") and x.dtype.kind == "f" else x
 
+    def waits_for_reader(self, to: Lowering, op: NetworkOp) -> bool:
+        """True for an operand without a layout, such as a weight in f32: both lie as the reader of the result wants."""
+        return op.stage != Stage.UPDATE and not to.has_layout(op.inputs[0])
+
+    def layout(self, to: Lowering, op: NetworkOp, operand: int) -> Tensor | None:
+        """Like the result, where its reader has made that."""
+        out, value = to.given(op.output), op.inputs[operand]
+        return None if out is None else clone(to.graph, out, value.name or "value", value.dtype)
+
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One popops cast."""
-        return popops.cast(to.graph, to[op.inputs[0]], op.output.dtype, to.prog)
+        out = to.given(op.output)
+        if out is None:
+            return popops.cast(to.graph, to[op.inputs[0]], op.output.dtype, to.prog)
+        popops.cast_with_output(to.graph, to[op.inputs[0]], out, to.prog)
+        return out
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """The gradient converted back."""

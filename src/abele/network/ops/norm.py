@@ -143,13 +143,14 @@ class Norm(_OfReplicas):
     attributes: ClassVar = NORM_ATTRIBUTES | {"eps": float}
 
     def types(self, op: NetworkOp) -> Types:
-        """Activations twice, statistics in f32."""
+        """Activations twice, statistics in f32; what gain and shift were applied to may have another float type."""
         x, *sides = op.inputs
         require(len(sides) != 1, "it takes gain and shift, or neither")
         _check_replicas(op)
         _check(x, op.attrs["groups"], *sides)
         statistic = ((_num_statistics(x, op.attrs["groups"]),), f32)
-        return [x.type, x.type, statistic, statistic]
+        require(op.output.dtype == x.dtype or (sides and op.output.dtype.is_float), f"{op.output} is no norm of {x}")
+        return [(x.shape, op.output.dtype), x.type, statistic, statistic]
 
     def among(self, op: NetworkOp, group: Sequence[Sequence[Array]], rank: int) -> tuple[Array, ...]:
         """Two passes in NumPy, over the samples of all."""
@@ -182,6 +183,10 @@ class Norm(_OfReplicas):
         value = op.inputs[operand]
         return map_small(to.graph, to.graph.variable(value.dtype, value.shape, name=value.name), PARAMETER_SEEDS[1])
 
+    def rounds(self, op: NetworkOp) -> bool:
+        """True with gain and shift: what is whitened stays as it is."""
+        return len(op.inputs) > 1
+
     def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor | None, ...]:
         """Statistics, and one step that normalises; it writes what is read, whitened, normalised or both."""
         view, (x, *sides) = _view(op), (to[v] for v in op.inputs)
@@ -191,7 +196,14 @@ class Norm(_OfReplicas):
             return None if sides else white, white, mean, inverse
         gamma, beta = sides
         out, kept = popnn_norms.normalise(
-            to.graph, view, x, (gamma, beta), (mean, inverse), to.prog, keeps=to.is_read(op.outputs[1])
+            to.graph,
+            view,
+            x,
+            (gamma, beta),
+            (mean, inverse),
+            to.prog,
+            keeps=to.is_read(op.outputs[1]),
+            out_type=op.output.dtype,
         )
         return out, kept, mean, inverse
 

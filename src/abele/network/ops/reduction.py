@@ -114,6 +114,14 @@ class Reduce(OpRule):
         result = _NUMPY[op.attrs["operation"]](x, axis=op.attrs["dims"])
         return np.asarray(result if op.attrs["scale"] == 1 else result * op.attrs["scale"])
 
+    def widens(self, op: NetworkOp, operand: int, dtype: ElementType) -> bool:
+        """True for floats, whose partial sums are f32 anyway."""
+        return dtype.is_float and op.output.dtype == f32 and op.attrs["operation"] in ("add", "max", "min")
+
+    def rounds(self, op: NetworkOp) -> bool:
+        """True: partial sums have a type of their own."""
+        return True
+
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One popops reduction."""
         attrs = op.attrs

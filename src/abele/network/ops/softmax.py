@@ -12,6 +12,7 @@ from abele.graph import Tensor
 from abele.network.ir import BlockBuilder, NetworkOp, Value
 from abele.network.ops.views import transpose
 from abele.network.registry import Gradients, RowWise, Types, only, require, rule
+from abele.numerics import ElementType, f32
 from abele.poplibs import popnn
 
 if TYPE_CHECKING:
@@ -33,16 +34,31 @@ def _along(net: BlockBuilder, kind: str, value: Value, dim: int) -> Value:
     return transpose(net, net.emit_like(kind, [turned], turned), dim, -1)
 
 
-@rule("softmax")
-class Softmax(RowWise):
-    """Exponentials over their sum along the last dimension."""
+class _AlongRows(RowWise):
+    """A float result of each row; where operands or result are f32, it is computed in f32."""
 
     row_dims = 1
 
     def types(self, op: NetworkOp) -> Types:
-        """The type of the input."""
-        require(op.inputs[0].ndim, "it takes a dimension to sum over")
-        return [op.inputs[0].type]
+        """The shape of the operands, and the float type that the op says."""
+        first, *others = op.inputs
+        require(first.ndim, "it takes a dimension to sum over")
+        require(all(v.shape == first.shape for v in others), f"{' and '.join(map(str, op.inputs))} differ in shape")
+        require(op.output.dtype.is_float, f"{op.output} is no float")
+        return [(first.shape, op.output.dtype)]
+
+    def widens(self, op: NetworkOp, operand: int, dtype: ElementType) -> bool:
+        """True where the result is f32."""
+        return dtype.is_float and op.output.dtype == f32
+
+    def rounds(self, op: NetworkOp) -> bool:
+        """True: the last of its steps does."""
+        return True
+
+
+@rule("softmax")
+class Softmax(_AlongRows):
+    """Exponentials over their sum along the last dimension."""
 
     def evaluate(self, op: NetworkOp, x: Array) -> Array:
         """The stable form in NumPy."""
@@ -51,7 +67,7 @@ class Softmax(RowWise):
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One popnn softmax."""
-        return popnn.softmax(to.graph, to[op.inputs[0]], to.prog)
+        return popnn.softmax(to.graph, to[op.inputs[0]], to.prog, out_type=op.output.dtype)
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """One gradient op on the output."""
@@ -70,20 +86,13 @@ class SafeSoftmax(Softmax):
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One popnn softmax."""
-        return popnn.softmax(to.graph, to[op.inputs[0]], to.prog, safe=True)
+        return popnn.softmax(to.graph, to[op.inputs[0]], to.prog, safe=True, out_type=op.output.dtype)
 
 
-class _OutputGradient(RowWise):
-    """A gradient that is made of the output and its gradient, row by row."""
+class _OutputGradient(_AlongRows):
+    """A gradient that is made of the output and its gradient."""
 
-    row_dims = 1
     operands = 2
-
-    def types(self, op: NetworkOp) -> Types:
-        """The type of the output."""
-        y, grad = op.inputs
-        require(y.shape == grad.shape and y.ndim, f"{y} and {grad} differ in shape")
-        return [y.type]
 
 
 @rule("softmax_grad")
@@ -96,19 +105,13 @@ class SoftmaxGrad(_OutputGradient):
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One popnn gradient."""
-        return popnn.softmax_input_gradient(to.graph, to[op.inputs[0]], to[op.inputs[1]], to.prog)
+        y, grad = (to[v] for v in op.inputs)
+        return popnn.softmax_input_gradient(to.graph, y, grad, to.prog, out_type=op.output.dtype)
 
 
 @rule("log_softmax")
-class LogSoftmax(RowWise):
+class LogSoftmax(_AlongRows):
     """The logarithm of softmax along the last dimension."""
-
-    row_dims = 1
-
-    def types(self, op: NetworkOp) -> Types:
-        """The type of the input."""
-        require(op.inputs[0].ndim, "it takes a dimension to sum over")
-        return [op.inputs[0].type]
 
     def evaluate(self, op: NetworkOp, x: Array) -> Array:
         """The stable form in NumPy."""
@@ -117,7 +120,7 @@ class LogSoftmax(RowWise):
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One popnn log-softmax."""
-        return popnn.log_softmax(to.graph, to[op.inputs[0]], to.prog)
+        return popnn.log_softmax(to.graph, to[op.inputs[0]], to.prog, out_type=op.output.dtype)
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """One gradient op on the output."""
@@ -135,4 +138,5 @@ class LogSoftmaxGrad(_OutputGradient):
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One popnn gradient."""
-        return popnn.log_softmax_input_gradient(to.graph, to[op.inputs[0]], to[op.inputs[1]], to.prog)
+        y, grad = (to[v] for v in op.inputs)
+        return popnn.log_softmax_input_gradient(to.graph, y, grad, to.prog, out_type=op.output.dtype)

@@ -105,6 +105,11 @@ def update(net: BlockBuilder, parameter: Value, gradient: Value, optimiser: Opti
     return net.emit_like("update", [parameter, gradient], parameter, group=group, optimiser=optimiser)
 
 
+def _widens_gradient(operand: int, dtype: ElementType) -> bool:
+    """True for the gradient of a sum or an update: its arithmetic is f32 whatever the gradient's type."""
+    return operand == 1 and dtype.is_float
+
+
 @rule("accumulate")
 class AccumulateRule(OpRule):
     """A sum over micro-batches that grows in place."""
@@ -119,6 +124,10 @@ class AccumulateRule(OpRule):
         total, gradient = op.inputs
         require(total.dtype.is_float and total.shape == gradient.shape, f"{total} is no sum of {gradient}")
         return [total.type]
+
+    def widens(self, op: NetworkOp, operand: int, dtype: ElementType) -> bool:
+        """True for the gradient."""
+        return _widens_gradient(operand, dtype)
 
     def evaluate(self, op: NetworkOp, total: Array, gradient: Array) -> Array:
         """The sum in NumPy."""
@@ -143,6 +152,10 @@ class AddToMomentum(Stateful):
         momentum, gradient = op.inputs
         require(momentum.dtype.is_float and momentum.shape == gradient.shape, f"{momentum} is no sum of {gradient}")
         return [momentum.type]
+
+    def widens(self, op: NetworkOp, operand: int, dtype: ElementType) -> bool:
+        """True for the gradient."""
+        return _widens_gradient(operand, dtype)
 
     def evaluate(self, op: NetworkOp, momentum: Array, gradient: Array) -> Array:
         """The sum in NumPy, for an optimiser that takes gradients as they are."""
@@ -170,6 +183,10 @@ class RunningMean(Stateful):
         mean, gradient = op.inputs
         require(mean.dtype.is_float and mean.shape == gradient.shape, f"{mean} is no mean of {gradient}")
         return [mean.type]
+
+    def widens(self, op: NetworkOp, operand: int, dtype: ElementType) -> bool:
+        """True for the gradient."""
+        return _widens_gradient(operand, dtype)
 
     def evaluate(self, op: NetworkOp, mean: Array, gradient: Array) -> Array:
         """Mean after the first micro-batch."""
@@ -389,6 +406,10 @@ class Update(Stateful):
         parameter, gradient = op.inputs
         require(parameter.shape == gradient.shape, f"{gradient} is no gradient of {parameter}")
         return [parameter.type]
+
+    def widens(self, op: NetworkOp, operand: int, dtype: ElementType) -> bool:
+        """True for the gradient."""
+        return _widens_gradient(operand, dtype)
 
     def evaluate(self, op: NetworkOp, parameter: Array, gradient: Array) -> Array:
         """The first step of the optimiser, when it remembers nothing yet."""

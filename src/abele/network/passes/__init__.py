@@ -10,6 +10,7 @@ from abele.network.passes.differentiate import Differentiate
 from abele.network.passes.fold_constants import FoldConstants
 from abele.network.passes.follow import Follow
 from abele.network.passes.group_convolutions import GroupConvolutions
+from abele.network.passes.join_casts import JoinCasts
 from abele.network.passes.narrow import Narrow
 from abele.network.passes.optimise import Optimise
 from abele.network.passes.outline import Outline
@@ -42,6 +43,7 @@ __all__ = [
     "Follow",
     "GroupConvolutions",
     "InsertTransfers",
+    "JoinCasts",
     "Narrow",
     "Optimise",
     "Outline",

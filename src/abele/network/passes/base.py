@@ -73,11 +73,18 @@ class BlockRewriting:
         self._doing = doing
         self._functions: dict[NetworkFunction, NetworkFunction] = {}
 
-    def top(self, net: Network) -> tuple[list[NetworkOp], dict[Value, Value]]:
-        """The network's own ops rewritten, and what took the place of each value."""
+    def top(self, net: Network, results: Iterable[Value] | None = None) -> tuple[list[NetworkOp], dict[Value, Value]]:
+        """The network's own ops rewritten, and what took the place of each value.
+
+        Args:
+            net: The network.
+            results: The values that something after its ops needs; by default all that leaves it.
+        """
         into = NetworkBuilder.of(net, ops=False)
         values = {v: v for v in net.entries}
-        self._doing.rewrite([self._inside(op) for op in net.ops], net.leaves, into, values)
+        self._doing.rewrite(
+            [self._inside(op) for op in net.ops], net.leaves if results is None else results, into, values
+        )
         return into.ops, values
 
     def block(self, block: OpBlock) -> OpBlock:

@@ -23,6 +23,7 @@ from abele.network.passes.differentiate import Differentiate
 from abele.network.passes.fold_constants import FoldConstants
 from abele.network.passes.follow import Follow
 from abele.network.passes.group_convolutions import GroupConvolutions
+from abele.network.passes.join_casts import JoinCasts
 from abele.network.passes.narrow import Narrow
 from abele.network.passes.optimise import Optimise
 from abele.network.passes.outline import Outline
@@ -33,7 +34,7 @@ from abele.network.passes.share_convolutions import ShareConvolutions
 from abele.network.passes.skip_hidden import BlockChooser, SkipHidden
 from abele.network.passes.spread import InsertTransfers
 from abele.network.passes.stages import AssignStages
-from abele.network.schedule import PipelineSchedule, Schedule
+from abele.network.schedule import GRADIENT, PipelineSchedule, Schedule
 from abele.numerics import f16
 from abele.writing import writing
 
@@ -148,7 +149,7 @@ def in_blocks(chooser: BlockChooser | None) -> tuple[Pass, ...]:
 
 def inference_pipeline(blocks: BlockChooser | None = None) -> Pipeline:
     """Passes before networks are lowered to run forward; ``blocks`` as of :func:`training_pipeline`."""
-    placing = (Outline(), AssignPlaces(), AssignStages(), Follow(), InsertTransfers())
+    placing = (Outline(), JoinCasts(), AssignPlaces(), AssignStages(), Follow(), InsertTransfers())
     return Pipeline((*_simplifying(), *in_blocks(blocks), *placing))
 
 
@@ -197,6 +198,8 @@ def training_pipeline(
         counted=automatic_loss_scale,
         rebuilt_above=rebuilt_above,
     )
+    read = (a.tensor for a in schedule.anchors if a.tensor.startswith(GRADIENT))
+    anchored = tuple(name.removeprefix(GRADIENT) for name in read)
     # In a function that stands for several modules none of them has a name of its own.
     apart = automatic_loss_scale is not None and automatic_loss_scale.tracking == GradientTracking.NAMED
     return Pipeline(
@@ -219,6 +222,7 @@ def training_pipeline(
             ),
             Optimise(named),
             *((AllReduce.of(schedule),) if schedule.replicas > 1 else ()),
+            JoinCasts(anchored),
             AssignPlaces(),
             AssignStages(turns=schedule.pipeline == PipelineSchedule.INTERLEAVED),
             Recompute(tuple(sorted(CHEAP)) if recompute else ()),

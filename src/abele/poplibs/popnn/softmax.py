@@ -24,7 +24,15 @@ from abele.poplibs.poputil.mapping import elements_per_tile
 Emit = Callable[[Graph, Steps, Sequence[Tensor], Tensor, str], None]
 
 
-def softmax(graph: Graph, tensor: Tensor, prog: Steps, name: str = "softmax", *, safe: bool = False) -> Tensor:
+def softmax(
+    graph: Graph,
+    tensor: Tensor,
+    prog: Steps,
+    name: str = "softmax",
+    *,
+    safe: bool = False,
+    out_type: ElementType | None = None,
+) -> Tensor:
     """exp(x) over the sum of exp(x) along the innermost dimension, as a new tensor; stable for large elements.
 
     Args:
@@ -33,12 +41,14 @@ def softmax(graph: Graph, tensor: Tensor, prog: Steps, name: str = "softmax", *,
         prog: Program that it is appended to.
         name: Debug name.
         safe: True to give zeros, not NaN, for rows that are minus infinity throughout, as masks may make them.
+        out_type: Float type of the result; by default that of the tensor. With an f32 among the two, all is computed
+            in f32, and converted where it is read and written.
 
     Raises:
         TensorError: The tensor is a scalar.
         TypeMismatchError: Its elements are no floats.
     """
-    return _row_op(graph, "safe_softmax" if safe else "softmax", [tensor], None, prog, name)
+    return _row_op(graph, "safe_softmax" if safe else "softmax", [tensor], out_type, prog, name)
 
 
 def softmax_in_place(graph: Graph, tensor: Tensor, prog: Steps, name: str = "softmax") -> None:
@@ -89,14 +99,16 @@ def _scaled_op(tensor: Tensor) -> str:
     return "softmax" if softmax_scaling(tensor.dtype) == 1.0 else "softmax_scaled"
 
 
-def log_softmax(graph: Graph, tensor: Tensor, prog: Steps, name: str = "log_softmax") -> Tensor:
+def log_softmax(
+    graph: Graph, tensor: Tensor, prog: Steps, name: str = "log_softmax", *, out_type: ElementType | None = None
+) -> Tensor:
     """The logarithm of :func:`softmax`, as a new tensor, without ever taking the logarithm of a small quotient.
 
     Raises:
         TensorError: The tensor is a scalar.
         TypeMismatchError: Its elements are no floats.
     """
-    return _row_op(graph, "log_softmax", [tensor], None, prog, name)
+    return _row_op(graph, "log_softmax", [tensor], out_type, prog, name)
 
 
 def log_softmax_in_place(graph: Graph, tensor: Tensor, prog: Steps, name: str = "log_softmax") -> None:
@@ -111,35 +123,54 @@ def log_softmax_in_place(graph: Graph, tensor: Tensor, prog: Steps, name: str = 
 
 
 def softmax_input_gradient(
-    graph: Graph, output: Tensor, out_gradient: Tensor, prog: Steps, name: str = "softmax_gradient"
+    graph: Graph,
+    output: Tensor,
+    out_gradient: Tensor,
+    prog: Steps,
+    name: str = "softmax_gradient",
+    *,
+    out_type: ElementType | None = None,
 ) -> Tensor:
     """Gradient of softmax's input: y·(g − Σ g·y) for its ``output`` y and output gradient g.
 
     Raises:
         TensorError: The shapes differ.
     """
-    return _row_op(graph, "softmax_gradient", [output, out_gradient], None, prog, name)
+    return _row_op(graph, "softmax_gradient", [output, out_gradient], out_type, prog, name)
 
 
 def log_softmax_input_gradient(
-    graph: Graph, output: Tensor, out_gradient: Tensor, prog: Steps, name: str = "log_softmax_gradient"
+    graph: Graph,
+    output: Tensor,
+    out_gradient: Tensor,
+    prog: Steps,
+    name: str = "log_softmax_gradient",
+    *,
+    out_type: ElementType | None = None,
 ) -> Tensor:
     """Gradient of log-softmax's input: g − exp(y)·Σ g for its ``output`` y and output gradient g.
 
     Raises:
         TensorError: The shapes differ.
     """
-    return _row_op(graph, "log_softmax_gradient", [output, out_gradient], None, prog, name)
+    return _row_op(graph, "log_softmax_gradient", [output, out_gradient], out_type, prog, name)
 
 
-def _row_op(graph: Graph, op: str, inputs: list[Tensor], out: Tensor | None, prog: Steps, name: str) -> Tensor:
+def _row_op(
+    graph: Graph, op: str, inputs: list[Tensor], out: Tensor | ElementType | None, prog: Steps, name: str
+) -> Tensor:
     tensor = inputs[0]
     if tensor.ndim == 0 or any(t.shape != tensor.shape for t in inputs):
         shapes = ", ".join(str(list(t.shape)) for t in inputs)
         raise TensorError(f"{name}: {op} takes tensors of one shape with at least one dimension, got {shapes}")
     if not all(t.dtype.is_float for t in inputs):
         raise TypeMismatchError(f"{name}: {op} takes floating-point elements, got {tensor.dtype}")
-    result = out or create_output_like(graph, inputs, tensor.shape, tensor.dtype, f"{name}/out")
+    if isinstance(out, ElementType) and not out.is_float:
+        raise TypeMismatchError(f"{name}: {op} makes floating-point elements, and no {out}")
+    if out is None or isinstance(out, ElementType):
+        result = create_output_like(graph, inputs, tensor.shape, out or tensor.dtype, f"{name}/out")
+    else:
+        result = out
     if tensor.size == 0:
         return result
     emit, nests = _OPS[op]
@@ -179,33 +210,38 @@ def _emit_scaled_softmax(graph: Graph, body: Steps, inputs: Sequence[Tensor], ou
     _emit_scaled(graph, body, inputs, out, SOFTMAX_SCALING[f16])
 
 
-def _row_type(graph: Graph, tensor: Tensor) -> ElementType:
-    """Type of the values that are one per row, on tiles: that of the elements, or f32.
+def _computed(*tensors: Tensor) -> ElementType:
+    """Type that operands and results are computed in: f32 if one of them is."""
+    return f32 if any(t.dtype == f32 for t in tensors) else tensors[0].dtype
+
+
+def _row_type(graph: Graph, tensor: Tensor, dtype: ElementType) -> ElementType:
+    """Type of the values that are one per row, on tiles: ``dtype``, that of the elements, or f32.
 
     Maps of one type take about a cycle per element less than mixed ones. But single 16-bit values cannot be exchanged
     without arranging them, so where rows are cut between tiles that only pays for tiles with many elements.
     """
     num_tiles, few = graph.system.num_tiles, graph.system.ipu.rearrange.local_copy_cycles
     if tensor.size >= num_tiles * few:  # Some tile has as many, wherever they lie.
-        return tensor.dtype
+        return dtype
     mapping = graph.mapping_of(tensor.flatten())
     is_cut = bool((mapping.begin % tensor.shape[-1]).any())
     is_few = elements_per_tile(mapping, num_tiles).max(initial=0) < few
-    return f32 if is_cut and is_few else tensor.dtype
+    return f32 if is_cut and is_few else dtype
 
 
 def _emit_powers(
-    graph: Graph, body: Steps, x: Tensor, row_type: ElementType, *, safe: bool = False
+    graph: Graph, body: Steps, x: Tensor, dtype: ElementType, row_type: ElementType, *, safe: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The largest element of each row, the powers relative to it, and their sum.
+    """The largest element of each row, the powers relative to it, of ``dtype``, and their sum.
 
-    As in PopLibs, elements stay what they are and only the sum, of which there is one per row, is always f32.
+    As in PopLibs, only the sum, of which there is one per row, is always f32.
     """
     top = emit_reduce(graph, body, x, dims=[-1], op="MAX", name="max", out_type=row_type)
     if safe:
         lowest = _lowest(row_type)
         emit_map(graph, body, [Op("select", lowest, _1, _1 < lowest)], [top], [top], "finite_max")
-    powers = _new_like(graph, x, x.dtype, "exp/out")
+    powers = _new_like(graph, x, dtype, "exp/out")
     emit_map(graph, body, [exp(_1 - _2)], [x, _column(top)], [powers], "exp")
     return top, powers, emit_reduce(graph, body, powers, [-1], "ADD", "sum")
 
@@ -213,8 +249,9 @@ def _emit_powers(
 def _emit_scaled(
     graph: Graph, body: Steps, inputs: Sequence[Tensor], out: Tensor, factor: float, *, safe: bool = False
 ) -> None:
-    row_type = _row_type(graph, inputs[0])
-    _, powers, total = _emit_powers(graph, body, inputs[0], row_type, safe=safe)
+    dtype = _computed(inputs[0], out)
+    row_type = _row_type(graph, inputs[0], dtype)
+    _, powers, total = _emit_powers(graph, body, inputs[0], dtype, row_type, safe=safe)
     inverse = _new_like(graph, total, row_type, "inv/out")
     divided = Op("inv", Op("select", 1.0, _1, _1 < 1.0) if safe else _1)
     emit_map(graph, body, [divided * factor if factor != 1.0 else divided], [total], [inverse], "inv")
@@ -223,7 +260,8 @@ def _emit_scaled(
 
 def _emit_log_softmax(graph: Graph, body: Steps, inputs: Sequence[Tensor], out: Tensor, name: str) -> None:
     (x,) = inputs
-    top, _, total = _emit_powers(graph, body, x, _row_type(graph, x))
+    dtype = _computed(x, out)
+    top, _, total = _emit_powers(graph, body, x, dtype, _row_type(graph, x, dtype))
     shift = _new_like(graph, total, f32, "log/out")
     emit_map(graph, body, [_1 + Op("log", _2)], [top, total], [shift], "log")
     emit_map(graph, body, [_1 - _2], [x, _column(shift)], [out], "shift")
@@ -231,15 +269,17 @@ def _emit_log_softmax(graph: Graph, body: Steps, inputs: Sequence[Tensor], out: 
 
 def _emit_softmax_gradient(graph: Graph, body: Steps, inputs: Sequence[Tensor], out: Tensor, name: str) -> None:
     y, g = inputs
-    products = _new_like(graph, y, y.dtype, "product/out")
+    dtype = _computed(y, g, out)
+    products = _new_like(graph, y, dtype, "product/out")
     emit_map(graph, body, [_1 * _2], [y, g], [products], "product")
-    total = emit_reduce(graph, body, products, dims=[-1], op="ADD", name="sum", out_type=_row_type(graph, y))
+    total = emit_reduce(graph, body, products, dims=[-1], op="ADD", name="sum", out_type=_row_type(graph, y, dtype))
     emit_map(graph, body, [_1 * (_2 - _3)], [y, g, _column(total)], [out], "gradient")
 
 
 def _emit_log_softmax_gradient(graph: Graph, body: Steps, inputs: Sequence[Tensor], out: Tensor, name: str) -> None:
     y, g = inputs
-    total = emit_reduce(graph, body, g, dims=[-1], op="ADD", name="sum", out_type=_row_type(graph, g))
+    row_type = _row_type(graph, g, _computed(y, g, out))
+    total = emit_reduce(graph, body, g, dims=[-1], op="ADD", name="sum", out_type=row_type)
     emit_map(graph, body, [_2 - exp(_1) * _3], [y, g, _column(total)], [out], "gradient")
 
 

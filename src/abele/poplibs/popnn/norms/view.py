@@ -154,10 +154,11 @@ def normalise(
     prog: Sequence,
     *,
     keeps: bool = True,
+    out_type: ElementType | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """Normalised and, if it ``keeps`` them, whitened activations, in one step."""
-    made = ("out", "whitened") if keeps else ("out",)
-    out, *white = (create_output_like(graph, [acts], acts.shape, acts.dtype, f"{view.name}/{n}") for n in made)
+    """Normalised and, if it ``keeps`` them, whitened activations, in one step; the first in ``out_type``."""
+    made = {"out": out_type or acts.dtype} | ({"whitened": acts.dtype} if keeps else {})
+    out, *white = (create_output_like(graph, [acts], acts.shape, t, f"{view.name}/{n}") for n, t in made.items())
     stats = view.both_statistics(statistics, acts)
     gamma, beta = parameters
     params = view.parameter("gamma", gamma, acts), view.parameter("beta", beta, acts)

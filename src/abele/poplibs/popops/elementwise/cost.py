@@ -17,7 +17,7 @@ from abele.arrays import Int64
 from abele.expr.operation import UNARY_START
 from abele.machine import Ipu
 from abele.numerics import ElementType, f16, f32
-from abele.poplibs.popops.expressions.fused import Fused, cost_class, library_cost, operation_slots
+from abele.poplibs.popops.expressions.fused import Fused, library_cost, operation_slots
 
 SUPERVISOR_CYCLES = 11
 """Starting the workers. Source: basicOpSupervisorOverhead, machine reference §1.5."""
@@ -57,7 +57,7 @@ class CostForm:
 
 def vector_type(fused: Fused) -> ElementType:
     """The element type whose vectors the loop moves."""
-    return f16 if cost_class((*fused.types, *fused.out_types)) == "f16" else f32
+    return f16 if fused.arithmetic == "f16" else f32
 
 
 def element_cycles(fused: Fused, form: CostForm, size: Int64, columns: Int64 | int, ipu: Ipu) -> Int64:
@@ -105,6 +105,6 @@ def _flat_terms(fused: Fused, form: CostForm, vector: int) -> tuple[int, int, fl
         return supervisor, UNARY_PROLOGUE_IN_PLACE if form.in_place else prologue, slots
     if len(operations) == 1 and form.streams <= 2:
         return SUPERVISOR_CYCLES, SCALAR_PROLOGUE, slots
-    kind = cost_class((*fused.types, *fused.out_types))
+    kind = fused.arithmetic
     prologue = BINARY_PROLOGUE_IN_PLACE if form.in_place else BINARY_PROLOGUE[kind]
     return SUPERVISOR_CYCLES, prologue + OPERAND_SLOTS * (max(0, form.streams - 3) + form.scalars), slots

@@ -51,6 +51,12 @@ class Fused:
         return frozenset(e.seed for e in self._leaves if isinstance(e, ir.Random))
 
     @cached_property
+    def arithmetic(self) -> CostClass:
+        """The widest arithmetic of operands, outputs and what expressions convert on the way."""
+        inner = (p.type for p in parts(*self.exprs) if isinstance(p, ir.Cast) and not is_typed_constant(p))
+        return cost_class((*self.types, *self.out_types, *inner))
+
+    @cached_property
     def operations(self) -> tuple[ir.Apply, ...]:
         """Every operation once, however often its result is used."""
         return tuple(p for p in parts(*self.exprs) if isinstance(p, ir.Apply))
@@ -109,7 +115,7 @@ def operation_slots(fused: Fused, vector: int, in_place: bool) -> float:
     An operation's table entry includes as many load and store slots as it has operands (a load more shares its slot
     with the store); within a fused expression they are not needed.
     """
-    kind = cost_class((*fused.types, *fused.out_types))
+    kind = fused.arithmetic
     operations = fused.operations
     # An operation of its own is hidden behind its loads at best; of several, each still has to be issued.
     least = 1.0 if len(operations) > 1 else 0.0
