@@ -4,8 +4,8 @@ Vertices widen what they load and round what they store, so a cast beside such a
 own: ``map(cast(x: f16): f32, y: f32)`` reads x, ``cast(map(…): f32): f16`` writes f16. Two rules, both through views:
 
 - A cast that loses nothing goes into its readers if all of them convert operands (:meth:`OpLowering.widens`): x is less
-  to keep than its f32. One other reader, such as a product, needs the tensor anyway. Logits f16[512, 30000] under a loss
-  in f32 are 31 MB, without 61 MB beside them.
+  to keep than its f32. One other reader, such as a product, needs the tensor anyway. Logits f16[512, 30000] under a
+  loss in f32 are 31 MB, without 61 MB beside them.
 - A cast that rounds goes into the op before if nothing else reads its result (:meth:`OpLowering.rounds`).
 
 Elements are computed in f32 and rounded once either way. A function whose result is widened for sums and updates alone
