@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from abele.distribution import training_program
+from abele.distribution import inference_program, training_program
 from abele.distribution.pipelined import Ticks
 from abele.errors import InvalidOptionError, NetworkError
 from abele.expr.derivative import arg
@@ -341,3 +341,21 @@ def test_stages__that_compute_a_norm_again__make_no_result_of_it_that_nothing_re
     # Whitened activations alone; where both are made, they are "out" and "whitened".
     assert any("norm/again" in name and name.endswith("norm/out") for name in names)
     assert not any("norm/again" in name and name.endswith("whitened") for name in names)
+
+
+def test_constant_in_a_value_that_is_sent_once__lies_as_its_reader_wants() -> None:
+    def tiles(stages: int) -> list[int]:
+        """Tiles of a constant that multiplies a weight of the first of ``stages``, for the last."""
+        net = NetworkBuilder()
+        x, w = net.input((64, 256), "f32", "x"), net.parameter((256, 256), "f32", "w")
+        share = net.constant(np.linspace(0, 1, 256, dtype=np.float32), "f32", "share")
+        hidden = build.linear(net, x, w)
+        scaled = build.map_(net, arg(0) * arg(1), [w, share])
+        with net.at(place=Place(stages - 1, stages - 1)):
+            net.output(build.linear(net, hidden, scaled))
+        graph = Graph(systems.get("bow-2000").with_ipus(stages))
+        inference_program(net.finish(), graph, Schedule(device_iterations=2))
+        (variable,) = (v for v in graph.variables if v.name.endswith("share"))
+        return graph.mapping_of(graph.whole(variable)).tile.tolist()
+
+    assert tiles(2) == tiles(1)
