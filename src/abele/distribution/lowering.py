@@ -310,7 +310,7 @@ class Lowering:
         made = self.repeats.build(what, (), self.prog, lambda: rule.layout_together(self, op))
         for (to, value), tensor in zip(places, made, strict=True):
             assert tensor is not None
-            to.bind(value, tensor)
+            to.enter(value, partial(_same, tensor))
 
     def _enter_constant(self, rule: OpRule, op: NetworkOp, operand: int) -> None:
         """Lay out a constant of several numbers that nothing has read as its first reader wants it."""
