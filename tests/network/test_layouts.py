@@ -349,11 +349,14 @@ def test_lowering__products_that_are_joined_to_a_matrix__lie_as_its_parts() -> N
     joined = build.permute(net, build.concat(net, parts, 0), (2, 0, 1, 3))
     rows = build.reshape(net, joined, (128, 2 * 8 * 64))
     net.output(build.matmul(net, rows, net.parameter((2 * 8 * 64, 256), f16, "w")))
-    (made,) = copies(lowered(net), "whole")
+    program = lowered(net)
+    (made,) = copies(program, "whole")
     assert isinstance(made.source, Tensor)
     begin, size = made.source.intervals()
     assert len(begin) * 16 <= made.source.size, "pieces of 16 channels at least"
     assert size.sum() == made.source.size
+    models = [v for v in program.graph.variables if v.name.endswith("model")]
+    assert len(models) == 2, "one of each product"
 
 
 @pytest.mark.parametrize(("share", "tiles"), [(None, 1408), (0.22, 1472)])

@@ -81,6 +81,7 @@ class Lowering:
         self._like: dict[Value, Value] = {}
         self._knows_leaving = False
         self._parts: dict[Value, MatrixPart] = {}
+        self._models: dict[Value, Tensor] = {}
         self._leaves_as: dict[Value, Value] = {}
         self._waiting: dict[Value, NetworkOp] = {}
         self._given: dict[Value, Tensor] = {}
@@ -134,7 +135,9 @@ class Lowering:
             return self._tensors[model]
         part = self._parts.get(value)
         if part is not None:
-            return part.model(self.graph)
+            if value not in self._models:
+                self._models[value] = part.model(self.graph)
+            return self._models[value]
         outside = self._leaves_as.get(value)
         return self._outer.like(outside) if self._outer is not None and outside is not None else None
 
