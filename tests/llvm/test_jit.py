@@ -168,3 +168,19 @@ def test_compile_keyed__other_content_of_equal_text__shares_the_code(objects: Pa
     assert jit.compile_keyed("k + 6", lambda: adder(6), speed=0) is not one
     # Each is found by what it was made from, in other processes too.
     assert len(list(objects.rglob("*.o"))) == 3
+
+
+def test_assembly__of_a_block_of_many_accesses__is_as_llvm_alone_would_make_it() -> None:
+    begin, compared = "define void @f(ptr %a, ptr %b) {\n", jit._MOST_COMPARED
+    lines = [
+        f"  %p{n} = getelementptr float, ptr %a, i64 {n}\n  %x{n} = load float, ptr %p{n}\n"
+        f"  %q{n} = getelementptr float, ptr %b, i64 {n}\n  store float %x{n}, ptr %q{n}\n"
+        for n in range(compared)
+    ]
+    text = begin + "".join(lines) + "  ret void\n}\n"
+    ours = jit.assembly(text, speed=1)
+    jit.binding.set_option("abele", "-dag-maps-huge-region=1000")
+    try:
+        assert jit.assembly(text, speed=1) == ours
+    finally:
+        jit.binding.set_option("abele", f"-dag-maps-huge-region={compared}")
