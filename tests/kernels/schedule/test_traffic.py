@@ -95,3 +95,13 @@ def test_tile__of_an_operand_that_streams__covers_few_rows_far_apart() -> None:
     tile = dict(choose_schedule(nest, CPU).tile)
     assert tile.get("p", 1) <= MAX_STREAMS
     assert tile["q"] > 1
+
+
+def test_order__with_a_limit__is_the_same_below_it_and_stops_at_it() -> None:
+    parallel = {"i": 2048, "j": 2048}
+    nest = contraction(parallel, {"k": 2048}, {"i": 2048, "k": 1}, {"j": 1, "k": 2048}, {"i": 2048, "j": 1})
+    schedule = NestSchedule(("i", "j"), 0, ("k",), "j", 16, (("i", 4),))
+    order, lines = Traffic(nest, CPU).best_order(schedule, ("i", "j"))
+    assert lines > 0
+    assert Traffic(nest, CPU).best_order(schedule, ("i", "j"), limit=2 * lines) == (order, lines)
+    assert Traffic(nest, CPU).best_order(schedule, ("i", "j"), limit=lines / 2)[1] == lines / 2

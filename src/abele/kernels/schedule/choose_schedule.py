@@ -84,6 +84,8 @@ MIN_LEADING = 8
 MAX_ROW_UNITS = 64
 """Runs of rows that such stores are cut into where nothing else can be shared."""
 
+_ROUNDING = 1 + 1e-9
+"""Factor of a bound, so that costs equal but for rounding keep to it."""
 _CODE = ("kernels/schedule", "kernels/nest", "expr")
 """Folders of the code that a schedule depends on."""
 
@@ -123,15 +125,18 @@ def _searched(nest: LoopNest, target: HostTarget) -> tuple[NestSchedule, float]:
     # The number of the finalist breaks ties, so that the choice never depends on how schedules compare.
     found: list[tuple[float, int, NestSchedule]] = []
     for cost, lane, width, tile in nsmallest(FINALISTS, drafts, key=lambda d: d[0]):
-        # Traffic only adds to the cost, and finalists come in order of it.
-        if found and cost * points >= min(found)[0]:
+        # Traffic only adds to the cost, and finalists come in order of it; nor may it add more than the best has left.
+        least = min(found)[0] if found else math.inf
+        if cost * points >= least:
             break
+        limit = _ROUNDING * (least - cost * points) / LINE_COST
         schedule = NestSchedule((*nest.unit, *free), len(nest.unit), reduced, lane, width, tile)
         # Units that share a panel must come after each other, so the panel's dims lead.
         panel = find_panel(nest, schedule)
-        order, lines = traffic.best_order(schedule, free, panel.dims if panel is not None else ())
-        schedule = replace(schedule, order=(*nest.unit, *order))
-        found.append((cost * points + LINE_COST * lines, len(found), schedule))
+        order, lines = traffic.best_order(schedule, free, panel.dims if panel is not None else (), limit)
+        if lines < limit:
+            schedule = replace(schedule, order=(*nest.unit, *order))
+            found.append((cost * points + LINE_COST * lines, len(found), schedule))
     cost, _, best = min(found)
     return best if nest.unit else _with_units(nest, best), float(cost)
 

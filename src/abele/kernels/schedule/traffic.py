@@ -20,7 +20,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from typing import NamedTuple
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from abele.kernels.nest.loop_nest import LoopNest, free_dims
 from abele.kernels.schedule.schedule import NestSchedule
@@ -75,6 +76,11 @@ KnownRereads = dict[tuple[frozenset[str], str], tuple[int, float]]
 """By the same, and the one in question: bytes that every further round of it reads again, and what a line costs."""
 
 
+def _nothing(extents: dict[str, int]) -> tuple[()]:
+    """Extents of no dims."""
+    return ()
+
+
 class Traffic:
     """The traffic of ``nest`` under any schedule."""
 
@@ -98,15 +104,18 @@ class Traffic:
         self.steps = [
             sorted(((d, abs(s) * a.bytes) for d, s in a.strides.items() if s), key=lambda t: t[1]) for a in self.arrays
         ]
-        self.known: dict[tuple[int, ...], int] = {}
+        # Of each array: extents of its dims, and the bytes that such points were found to reach.
+        self.along = [itemgetter(*(d for d, _ in steps)) if steps else _nothing for steps in self.steps]
+        self.known: list[dict[Any, int]] = [{} for _ in self.arrays]
         self.out_stride = {d: max(abs(o.access.stride(d)) for o in nest.outs) for d, _ in nest.parallel}
 
     def best_order(
-        self, schedule: NestSchedule, free: Sequence[str], leading: Sequence[str] = ()
+        self, schedule: NestSchedule, free: Sequence[str], leading: Sequence[str] = (), limit: float = math.inf
     ) -> tuple[tuple[str, ...], float]:
         """The parallel dims ``free`` in the order with the least traffic, and weighted lines of that order.
 
-        Those of ``leading`` are the outermost, in their order.
+        Those of ``leading`` are the outermost, in their order. Where no order has fewer lines than ``limit``, that is
+        the number of lines, and the order is any.
         """
         steps = {d: schedule.step(d) for d in self.extents}
         by_stride = sorted(free, key=lambda d: self.out_stride[d], reverse=True)
@@ -117,7 +126,7 @@ class Traffic:
             return (*first, *looping, *still), 0.0
         outside, inside = looping[:MAX_PERMUTED], looping[MAX_PERMUTED:]
         parts, rereads = self._parts(steps), self._rereads(steps)
-        best, least = tuple(looping), math.inf
+        best, least = (*first, *looping), limit
         for order in permutations(outside):
             loops = (*first, *order, *inside)
             # What an order costs only grows as its loops are added up.
@@ -173,9 +182,8 @@ class Traffic:
 
         What windows share is counted once.
         """
-        steps = self.steps[number]
-        key = (number, *(inside[d] for d, _ in steps))
-        if key not in self.known:
+        steps, known, key = self.steps[number], self.known[number], self.along[number](inside)
+        if key not in known:
             # Dims by their steps in bytes, smallest first; what steps within the reach of those before lengthens it.
             runs = [(self.arrays[number].bytes, 1)]
             for dim, step in steps:
@@ -186,8 +194,8 @@ class Traffic:
                     runs.append((step, inside[dim]))
             # Steps within lines touch all of these.
             last = max(stride * reach for stride, reach in runs if stride < LINE_BYTES)
-            self.known[key] = max(LINE_BYTES, last) * math.prod(reach for stride, reach in runs if stride >= LINE_BYTES)
-        return self.known[key]
+            known[key] = max(LINE_BYTES, last) * math.prod(reach for stride, reach in runs if stride >= LINE_BYTES)
+        return known[key]
 
     def _parts(self, steps: dict[str, int]) -> list[_FarLines]:
         """Lines that tiles touch of arrays larger than the second-level cache."""
