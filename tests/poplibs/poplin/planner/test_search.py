@@ -344,3 +344,10 @@ def test_training_pass__layout__suits_all_three_passes_together(rows: int, inner
         costs = [shared[0], sum(call.schedule.cycles + call.charge for call in apart)]
     assert costs[0] <= costs[1]
     assert forward.call.cycles <= together.call.cycles
+
+
+@pytest.mark.parametrize("methods", [1, 2, 4])
+def test_chosen__of_columns__takes_the_entry_of_each_number(methods: int) -> None:
+    rng = np.random.default_rng(0)
+    columns, number = [rng.integers(0, 99, 50) for _ in range(methods)], rng.integers(0, methods, 50)
+    assert search._chosen(columns, number).tolist() == np.choose(number, columns).tolist()

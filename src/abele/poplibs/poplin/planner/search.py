@@ -28,7 +28,7 @@ memory is short.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache, reduce
 from math import prod
@@ -94,9 +94,9 @@ class _Slices:
     def written_by(self, methods: list[Method], chosen: Int64) -> _Slices:
         """The same, with partials as the vertex of every candidate writes them."""
         channels = self.work.out_channels
-        written = np.choose(chosen, [m.written_channels(channels) for m in methods])
+        written = _chosen([m.written_channels(channels) for m in methods], chosen)
         block = self.block // channels * written
-        return replace(self, block=block, buffer=np.choose(chosen, [m.buffer_elements(block) for m in methods]))
+        return replace(self, block=block, buffer=_chosen([m.buffer_elements(block) for m in methods], chosen))
 
     def at(self, kept: Int64) -> _Slices:
         """Those of some candidates."""
@@ -542,9 +542,17 @@ def _products(
     compute = [m.cycles(slices.work, target.load_bytes) for m in methods]
     chosen = np.argmin([a + b for a, b in zip(compute, charges, strict=True)], axis=0)
     return chosen, {
-        "partial products": np.choose(chosen, compute),
-        "rearranging of padded sides": np.choose(chosen, charges),
+        "partial products": _chosen(compute, chosen),
+        "rearranging of padded sides": _chosen(charges, chosen),
     }
+
+
+def _chosen(columns: Sequence[Int64], number: Int64) -> Int64:
+    """Entry of the column with each candidate's number, int64[n]; as ``np.choose``, in a fifth of its time."""
+    first, *others = columns
+    for n, column in enumerate(others, 1):
+        first = np.where(number == n, column, first)
+    return first
 
 
 def _early_terms(slices: _Slices, products: Mapping[str, Int64], target: PlanningTarget) -> dict[str, Int64]:
