@@ -27,6 +27,8 @@ class IntervalSet:
     @staticmethod
     def of(begin: Int64, length: Int64) -> IntervalSet:
         """The set of all elements of intervals in any order, which may overlap or be empty."""
+        if len(begin) == 1:
+            return IntervalSet(begin, begin + length) if length[0] > 0 else EMPTY
         keep = length > 0
         order = order_of(begin[keep])
         low = begin[keep][order]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import datetime
+import gc
 import io
 from collections.abc import Callable
 from pathlib import Path
@@ -428,6 +429,14 @@ def test_destroy__model__is_plain_again_and_compiles_anew() -> None:
     assert type(model.first.weight) is nn.Parameter
     assert not training.isCompiled()
     poptorch.trainingModel(model, options())(X, LABELS)
+
+
+def test_compile__with_attaching__pauses_pythons_collector_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, on = poptorch.inferenceModel(Scale(), options()), list[bool]()
+    attach = type(model).attachToDevice
+    monkeypatch.setattr(type(model), "attachToDevice", lambda self: (on.append(gc.isenabled()), attach(self)))
+    model.compile(BATCH)
+    assert (on, gc.isenabled()) == ([False], True)
 
 
 def test_device__states_that_do_not_fit__are_refused() -> None:

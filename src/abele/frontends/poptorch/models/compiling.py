@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from abele.compiler.compile import collector_paused
 from abele.errors import MachineError, StageOrderError
 from abele.frontends.poptorch.capture import CapturedModel, capture
 from abele.frontends.poptorch.capture.block_places import BlockPlaces
@@ -322,7 +321,7 @@ def compile_model(
     """
     start = time.perf_counter()
     settings = batching.options.settings(plain_class(model).__name__)
-    with collector_paused(), compilation_progress(settings.progress) as progress:
+    with compilation_progress(settings.progress) as progress:
         progress("capture", 0.0)
         own = OwnValues.of(model, batching.options)
         norms = _norm_replicas(batching)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self
 import torch
 
 from abele.compiler import Executable
+from abele.compiler.compile import collector_paused
 from abele.errors import InvalidOptionError
 from abele.frontends.poptorch import logs
 from abele.frontends.poptorch.capture.capture import check_initialised, own_tensors
@@ -193,6 +194,7 @@ class PoplarExecutor(Exporting):
 
     @PROGRESS.during("compile")
     @TRACED.traced("compile")
+    @collector_paused()
     def _compile_now(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompiledModel:
         validate_options(self._options.toDict(), self._options.known_names)
         self._batching.schedule()
