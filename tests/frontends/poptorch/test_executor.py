@@ -434,7 +434,12 @@ def test_destroy__model__is_plain_again_and_compiles_anew() -> None:
 def test_compile__with_attaching__pauses_pythons_collector_once(monkeypatch: pytest.MonkeyPatch) -> None:
     model, on = poptorch.inferenceModel(Scale(), options()), list[bool]()
     attach = type(model).attachToDevice
-    monkeypatch.setattr(type(model), "attachToDevice", lambda self: (on.append(gc.isenabled()), attach(self)))
+
+    def attached(self: Any) -> None:
+        on.append(gc.isenabled())
+        attach(self)
+
+    monkeypatch.setattr(type(model), "attachToDevice", attached)
     model.compile(BATCH)
     assert (on, gc.isenabled()) == ([False], True)
 
