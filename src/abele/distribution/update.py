@@ -24,10 +24,10 @@ from abele.network.replicated_sharding import FlatState, ShardedGradient, Shards
 from abele.numerics import ElementType, f32
 from abele.poplibs import gcl, popnn, popops
 from abele.poplibs.gcl import CommGroup
+from abele.poplibs.popops import ReduceParams, SingleReduceOp
 from abele.poplibs.popops.elementwise.map import map_with_outputs
 from abele.poplibs.popops.expr import Cast, Expr
 from abele.poplibs.popops.programs.side_by_side import zip_on_machine
-from abele.poplibs.popops.reductions.reduce import reduce_two
 from abele.poplibs.poputil.layout import clone
 
 
@@ -419,7 +419,11 @@ class NormedUpdate(GroupUpdate, ABC):
         """The squared norms of both, in f32; ``group`` has the parts of a layer together."""
 
         def make() -> tuple[Tensor, ...]:
-            return reduce_two(self.graph, (parameter, normed), "SQUARE_ADD", prog, "norms")
+            wanted = [
+                SingleReduceOp(t, tuple(range(t.ndim)), ReduceParams("SQUARE_ADD"), f32, "square")
+                for t in (parameter, normed)
+            ]
+            return tuple(popops.reduce_many(self.graph, wanted, prog, name="norms"))
 
         weight, step = self.repeats.build((*self._rule, "norms"), [parameter, normed], prog, make)
         assert weight is not None

@@ -15,7 +15,6 @@ from abele.graph.compute_set import ComputeSet
 from abele.graph.mapping import TileMapping
 from abele.numerics import f32
 from abele.poplibs import popops
-from abele.poplibs.popops.reductions.reduce import reduce_two
 from abele.poplibs.popops.reductions.two_sums import TwoSums
 from support.examples import examples
 
@@ -53,8 +52,7 @@ def test_two_sums__of_any_channels__are_numpy(
 
 
 def test_two_sums__of_channel_groups_on_a_tile__take_a_vertex_of_all_workers_a_step() -> None:
-    # 4 groups of 16 channels, every tile with 30 rows of each: one vertex with 4 rows, which adds up what its workers
-    # leave, then one for the results of all tiles.
+    # 4 groups of 16 channels, every tile with 30 rows of each: one vertex with 4 rows, then one for the 24 results.
     bench = Bench(16)
     x = bench.graph.variable("f16", (4, 480, 16), name="x")
     begin = np.arange(4 * 16, dtype=np.int64) * 30 * 16
@@ -62,29 +60,14 @@ def test_two_sums__of_channel_groups_on_a_tile__take_a_vertex_of_all_workers_a_s
     bench.data[x] = np.random.default_rng(0).uniform(-1, 1, x.shape).astype(np.float16)
     both = TwoSums.of(bench.graph, x, None, (0, 2), "sums")
     assert both is not None
-    sets = _emitted(bench, both)
-    first = sets[0].groups
-    assert len(sets) == 2
+    first = _emitted(bench, both)[0].groups
     assert [np.bincount(g.tile).tolist() for g in first] == [[1] * 16]
     (group,) = first
-    # A list of four rows, two pointers and five 16-bit counts.
-    assert vertex_state_bytes([group], bench.graph.system.ipu, 16)[0] == 8 + 4 * DELTA_BYTES["DELTANELEMENTS"] + 8 + 12
+    # A list of four rows, a pointer and five 16-bit counts.
+    assert vertex_state_bytes([group], bench.graph.system.ipu, 16)[0] == 8 + 4 * DELTA_BYTES["DELTANELEMENTS"] + 4 + 12
     total, squares = bench.run(*bench.sums)  # type: ignore[attr-defined]
     assert_close(total, bench.values(x).sum(1), f32, 4)
     assert_close(squares, (bench.values(x) ** 2).sum(1), f32, 4)
-
-
-def test_two_sums__shares_of_outputs_alone__lie_in_turns_of_whole_cells() -> None:
-    # 2 rows of 64 columns on a tile: workers share columns, and leave one stretch of 64 results of each sum.
-    bench = Bench(4)
-    x = bench.tensor(np.random.default_rng(0).uniform(-1, 1, (8, 64)), "f32")
-    both = TwoSums.of(bench.graph, x, None, (1,), "sums")
-    assert both is not None
-    assert both.turn == 64
-    _emitted(bench, both)
-    total, squares = bench.run(*bench.sums)  # type: ignore[attr-defined]
-    assert_close(total, bench.values(x).sum(0), f32, 4)
-    assert_close(squares, (bench.values(x) ** 2).sum(0), f32, 4)
 
 
 def test_two_sums__of_tensors_that_lie_otherwise__are_left_to_two_reductions() -> None:
@@ -109,27 +92,3 @@ def test_reduce__shared_by_workers__is_numpy(op: str, dims: list[int]) -> None:
         "LOG_ADD": lambda: np.log(np.exp(value).sum(at)),
     }[op]()
     assert_close(bench.run(out)[0], wanted, f32, 4)
-
-
-def test_reduce_two__tiles_with_runs_of_several_lengths__take_a_vertex_each() -> None:
-    # Every tile has two runs, of 100 and of 230 elements; 16 tiles have all 330 · 16 elements of either tensor.
-    bench = Bench(16)
-    tensors = tuple(bench.graph.variable("f16", (330 * 16,), name=n) for n in "xy")
-    begin = np.cumsum(np.repeat([100, 230], 16)) - np.repeat([100, 230], 16)
-    for n, t in enumerate(tensors):
-        bench.graph.map(t, TileMapping(t.size, begin, np.tile(np.arange(16, dtype=np.int32), 2)))
-        bench.data[t] = np.random.default_rng(n).uniform(-1, 1, t.shape).astype(np.float16)
-    sums = reduce_two(bench.graph, tensors, "SQUARE_ADD", bench.prog, "norms")
-    sets = bench.graph.compute_sets
-    assert [np.bincount(g.tile).tolist() for g in sets[0].groups] == [[1] * 16]
-    assert len(sets) == 2
-    for got, host, t in zip(bench.run(*sums), bench.kernels(*sums), tensors, strict=True):
-        assert_close(got, (bench.values(t) ** 2).sum(), f32, 4)
-        assert_close(host, (bench.values(t) ** 2).sum(), f32, 4)
-
-
-def test_reduce_two__tensors_of_two_shapes__are_two_reductions() -> None:
-    bench = Bench(16)
-    tensors = bench.tensor(np.ones((40, 16)), "f32"), bench.tensor(np.full((30, 16), 2), "f32")
-    sums = reduce_two(bench.graph, tensors, "SQUARE_ADD", bench.prog, "norms")
-    assert [float(v) for v in bench.run(*sums)] == [640, 1920]

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -19,7 +19,6 @@ from abele.codelet import (
     Input,
     MultiVertex,
     Output,
-    SupervisorVertex,
     Vector,
     VectorList,
     Vertex,
@@ -167,127 +166,6 @@ def part_of(total, parts, part, grain):
     return min(part * ((total + unit - 1) // unit) // parts * unit, total)
 
 
-def _share_slots(
-    v: Any,
-    ipu: Ipu,
-    form: SharedForm,
-    direction: Direction,
-    *,
-    op: ReduceOp,
-    dtype: ElementType,
-    out: ElementType,
-    updates: bool,
-) -> Int64:
-    """Slots of the busiest worker that has shares of a vertex's rectangles."""
-    rows, columns, kept, reduced = (np.asarray(n, np.int64) for n in (v.rows, v.columns, v.kept, v.reduced))
-    rectangles = v.x.rows if form.listed else 1
-    rounds = -(-rectangles * kept * reduced // ipu.num_workers)
-    by_row, grain = direction == "rows", form.grain
-    row_parts, column_parts = (reduced, kept) if by_row else (kept, reduced)
-    high, wide = -(-rows // row_parts), -(-columns // column_parts)
-    wide = np.minimum(np.where(-(-columns // grain) < column_parts, wide, -(-wide // grain) * grain), columns)
-    if by_row:
-        slots = reduce_cost.strided(high, wide, columns, ipu=ipu, op=op, dtype=dtype, out=out)
-    else:
-        slots = reduce_cost.continuous(high, wide, ipu, op=op, dtype=dtype, out=out, updates=updates)
-    return np.asarray(reduce_cost.SHARE_SLOTS + rounds * slots * (2 if form.pair else 1), np.int64)
-
-
-@lru_cache(maxsize=1024)
-def joining_codelet(
-    op: ReduceOp, dtype: ElementType, between: ElementType, direction: Direction, form: SharedForm
-) -> type:
-    """:func:`shared_codelet` whose supervisor starts the workers again, to add up what they left in ``parts``.
-
-    PopLibs' supervisors start workers twice in the same way where partial products are zeroed first. ``parts`` has, for
-    each rectangle, a row of results for each of the ``reduced`` parts.
-    """
-    kind, wide = accumulator(op, dtype), accumulator(op, between)
-    start, zero = start_of(op, kind), start_of(op, wide)
-    number = u16 if form.short else i32
-    listed, pair, grain = form.listed, form.pair, form.grain
-    two, by_row = pair != "", direction == "rows"
-    again = replace(op, squares=False)
-    vectors = VectorList[dtype] if listed else Vector[dtype, ONE_PTR]
-
-    def formula(v: Any, ipu: Ipu) -> Int64:
-        first = _share_slots(v, ipu, form, direction, op=op, dtype=dtype, out=between, updates=False)
-        each = np.asarray(v.columns if by_row else v.rows, np.int64) * (2 if two else 1)
-        outputs = each * (v.x.rows if listed else 1)
-        vector = ipu.vector_width(between)
-        share = np.minimum(-(-outputs // (vector * ipu.num_workers)) * vector, outputs)
-        then = reduce_cost.strided(
-            np.asarray(v.reduced, np.int64), share, each, ipu=ipu, op=again, dtype=between, out=between
-        )
-        launch = ipu.launch.supervisor_cycles + 2 * (ipu.launch.run_all_cycles + ipu.sync.worker_cycles)
-        return np.asarray(launch + ipu.num_workers * (first + reduce_cost.SHARE_SLOTS + then), np.int64)
-
-    @codelet(name=f"Reduce{'Two' if two else ''}_{op.name.lower()}_{direction}")
-    class ReduceJoined(SupervisorVertex):
-        x: Input[vectors]
-        if pair == "other":
-            x2: Input[vectors]
-        parts: Output[Vector[between, ONE_PTR]]
-        y: Output[Vector[between, ONE_PTR]]
-        rows: number
-        columns: number
-        kept: number
-        reduced: number
-        if two:
-            turn: number
-        cycles = staticmethod(formula)
-
-        def compute(self):
-            reduced = i64(self.reduced)
-            rows = i64(self.rows)
-            columns = i64(self.columns)
-            each = columns if by_row else rows
-            along = rows if by_row else columns
-            width = each * 2 if two else each
-            count = i64(1)
-            if listed:
-                count = i64(len(self.x))
-            for k in range(count):
-                for piece in range(reduced):
-                    low = part_of(along, reduced, piece, i64(1 if by_row else grain))
-                    high = part_of(along, reduced, piece + 1, i64(1 if by_row else grain))
-                    at = (k * reduced + piece) * width
-                    for o in range(each):
-                        total = kind(start)
-                        if two:
-                            other = kind(start)
-                        for e in range(low, high):
-                            place = e * columns + o if by_row else o * columns + e
-                            if listed:  # noqa: SIM108
-                                a = kind(self.x[k][place])
-                            else:
-                                a = kind(self.x[place])
-                            total = accumulated(op, total, a)
-                            if pair == "squares":
-                                other = other + a * a
-                            elif pair == "other":
-                                if listed:  # noqa: SIM108
-                                    b = kind(self.x2[k][place])
-                                else:
-                                    b = kind(self.x2[place])
-                                other = accumulated(op, other, b)
-                        if two:
-                            turn = i64(self.turn)
-                            to = at + o // turn * (2 * turn) + o % turn
-                            self.parts[to] = between(total)
-                            self.parts[to + turn] = between(other)
-                        else:
-                            self.parts[at + o] = between(total)
-            for k in range(count):
-                for o in range(width):
-                    joined = wide(zero)
-                    for piece in range(reduced):
-                        joined = combined(again, joined, wide(self.parts[(k * reduced + piece) * width + o]))
-                    self.y[k * width + o] = between(joined)
-
-    return ReduceJoined
-
-
 @lru_cache(maxsize=1024)
 def shared_codelet(op: ReduceOp, dtype: ElementType, direction: Direction, finish: Finish, form: SharedForm) -> type:
     """Vertex whose workers share rectangles of ``rows`` times ``columns``, each a row of ``x``, or all of it.
@@ -306,8 +184,17 @@ def shared_codelet(op: ReduceOp, dtype: ElementType, direction: Direction, finis
     vectors = VectorList[dtype] if listed else Vector[dtype, ONE_PTR]
 
     def formula(v: Any, ipu: Ipu) -> Int64:
-        slots = _share_slots(v, ipu, form, direction, op=op, dtype=dtype, out=stored, updates=finish.updates)
-        return ipu.num_workers * slots
+        rows, columns, kept, reduced = (np.asarray(n, np.int64) for n in (v.rows, v.columns, v.kept, v.reduced))
+        rectangles = v.x.rows if listed else 1
+        rounds = -(-rectangles * kept * reduced // ipu.num_workers)
+        row_parts, column_parts = (reduced, kept) if by_row else (kept, reduced)
+        high, wide = -(-rows // row_parts), -(-columns // column_parts)
+        wide = np.minimum(np.where(-(-columns // grain) < column_parts, wide, -(-wide // grain) * grain), columns)
+        if by_row:
+            slots = reduce_cost.strided(high, wide, columns, ipu=ipu, op=op, dtype=dtype, out=stored)
+        else:
+            slots = reduce_cost.continuous(high, wide, ipu, op=op, dtype=dtype, out=stored, updates=finish.updates)
+        return np.asarray(ipu.num_workers * (reduce_cost.SHARE_SLOTS + rounds * slots * (2 if two else 1)), np.int64)
 
     @codelet(name=f"Reduce{'Two' if two else ''}_{op.name.lower()}_{direction}")
     class ReduceShared(MultiVertex):
@@ -362,84 +249,18 @@ def shared_codelet(op: ReduceOp, dtype: ElementType, direction: Direction, finis
                             other = other + a * a
                         elif pair == "other":
                             if listed:  # noqa: SIM108
-                                b = kind(self.x2[k][place])
+                                other = other + kind(self.x2[k][place])
                             else:
-                                b = kind(self.x2[place])
-                            other = accumulated(op, other, b)
+                                other = other + kind(self.x2[place])
                     if two:
                         turn = i64(self.turn)
-                        to = (at + o) // turn * (2 * turn) + (at + o) % turn
+                        to = 2 * at + o // turn * (2 * turn) + o % turn
                         self.y[to] = stored(total)
                         self.y[to + turn] = stored(other)
                     else:
                         self.y[at + o] = finished(self, op, kind, total, finish, at + o)
 
     return ReduceShared
-
-
-@lru_cache(maxsize=1024)
-def runs_codelet(op: ReduceOp, dtype: ElementType, between: ElementType, pair: bool, *, listed: bool) -> type:
-    """Vertex that reduces runs of elements to one result, or as many of another operand to a second.
-
-    Each worker takes a share of every run and leaves its result in ``parts``; the supervisor then has these added up.
-    """
-    kind, wide = accumulator(op, dtype), accumulator(op, between)
-    start, zero = start_of(op, kind), start_of(op, wide)
-    again = replace(op, squares=False)
-    vectors = VectorList[dtype] if listed else Vector[dtype, SPAN]
-    others = VectorList[dtype] if listed else Vector[dtype, ONE_PTR]
-
-    def formula(v: Any, ipu: Ipu) -> Int64:
-        total, runs = (v.x.total, v.x.rows) if listed else (v.x, 1)
-        share, one = -(-np.asarray(total, np.int64) // ipu.num_workers), np.ones(1, np.int64)
-        slots = reduce_cost.continuous(one, share, ipu, op=op, dtype=dtype, out=between, updates=False)
-        first = reduce_cost.SHARE_SLOTS + (slots + reduce_cost.REGION_SLOTS * (runs - 1)) * (2 if pair else 1)
-        results = one * (2 if pair else 1)
-        then = reduce_cost.strided(
-            one * ipu.num_workers, results, results, ipu=ipu, op=again, dtype=between, out=between
-        )
-        launch = ipu.launch.supervisor_cycles + 2 * (ipu.launch.run_all_cycles + ipu.sync.worker_cycles)
-        return np.asarray(launch + ipu.num_workers * (first + then), np.int64)
-
-    @codelet(name=f"Reduce{'Two' if pair else ''}Runs_{op.name.lower()}")
-    class ReduceRuns(SupervisorVertex):
-        x: Input[vectors]
-        if pair:
-            x2: Input[others]
-        parts: Output[Vector[between, ONE_PTR]]
-        y: Output[Vector[between, ONE_PTR]]
-        cycles = staticmethod(formula)
-
-        def compute(self):
-            for worker in range(6):
-                total = kind(start)
-                if pair:
-                    other = kind(start)
-                if listed:
-                    for k in range(len(self.x)):
-                        low = part_of(i64(len(self.x[k])), i64(6), i64(worker), i64(1))
-                        high = part_of(i64(len(self.x[k])), i64(6), i64(worker) + 1, i64(1))
-                        for i in range(low, high):
-                            total = accumulated(op, total, kind(self.x[k][i]))
-                            if pair:
-                                other = accumulated(op, other, kind(self.x2[k][i]))
-                else:
-                    low = part_of(i64(len(self.x)), i64(6), i64(worker), i64(1))
-                    high = part_of(i64(len(self.x)), i64(6), i64(worker) + 1, i64(1))
-                    for i in range(low, high):
-                        total = accumulated(op, total, kind(self.x[i]))
-                        if pair:
-                            other = accumulated(op, other, kind(self.x2[i]))
-                self.parts[worker] = between(total)
-                if pair:
-                    self.parts[6 + worker] = between(other)
-            for result in range(2 if pair else 1):
-                joined = wide(zero)
-                for worker in range(6):
-                    joined = combined(again, joined, wide(self.parts[6 * result + worker]))
-                self.y[result] = between(joined)
-
-    return ReduceRuns
 
 
 @lru_cache(maxsize=1024)

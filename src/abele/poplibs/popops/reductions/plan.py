@@ -293,7 +293,7 @@ def _dealt(
     base = np.cumsum(parts) - parts
     rank = np.arange(len(rectangle)) - first[rectangle]
     # Rows of a rectangle are dealt in order and as evenly as can be; every share of columns sees all rows of its part.
-    row_part = ((rank + 1) * reduced[rectangle] - 1) // rows[rectangle]
+    row_part = rank * reduced[rectangle] // rows[rectangle]
     row = np.repeat(np.arange(len(rectangle)), kept[rectangle])
     column_part = np.arange(len(row)) - (np.cumsum(kept[rectangle]) - kept[rectangle])[row]
     own = rectangle[row]

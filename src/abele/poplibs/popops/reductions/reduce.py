@@ -8,7 +8,7 @@ from typing import Literal
 
 from abele.errors import InvalidOptionError, TensorError, UnsupportedOpError
 from abele.expr import check_computes
-from abele.graph import Execute, Graph, Tensor
+from abele.graph import Graph, Tensor
 from abele.graph.compute_set import ComputeSet
 from abele.graph.program import Steps
 from abele.kernels.nest.ir import HostKernel
@@ -19,7 +19,6 @@ from abele.poplibs.popops.reductions.codelets import Finish
 from abele.poplibs.popops.reductions.host_kernel import reduce_kernel, side_by_side
 from abele.poplibs.popops.reductions.ops import ReduceOp, accumulator, find_reduce_op
 from abele.poplibs.popops.reductions.reduction import Reduction, Scale, add_together, emit_together
-from abele.poplibs.popops.reductions.two_sums import TwoSums
 from abele.poplibs.poputil.options import Options, element_type, read_options
 from abele.words import counted
 
@@ -218,34 +217,6 @@ def _reduced(
         else:
             emit_together(graph, body, [c.reduction.vertices(c.out) for c in calls], name)
     return [c.out for c in calls]
-
-
-def reduce_two(graph: Graph, tensors: tuple[Tensor, Tensor], op: str, prog: Steps, name: str) -> tuple[Tensor, Tensor]:
-    """Sums, of elements or of squares, of all of each of two tensors, in f32; one reduction where the two lie alike."""
-    both = None
-    if tensors[0].shape == tensors[1].shape:
-        both = TwoSums.of(graph, *tensors, kept=(), name=name, op=op)
-    if both is None:
-        ops = [SingleReduceOp(t, tuple(range(t.ndim)), ReduceParams(op), f32, name) for t in tensors]
-        first, second = reduce_many(graph, ops, prog, name=name)
-        return first, second
-    sets: list[ComputeSet] = []
-    made = both.add(sets)
-    found, finish = find_reduce_op(op), Finish(f32)
-    kernels = [reduce_kernel(found, t, (), out, finish, None) for t, out in zip(tensors, made, strict=True)]
-    call = graph.library_call(
-        prog,
-        "popops.reduce_many",
-        inputs=tensors,
-        outputs=made,
-        kernel=side_by_side([k for k in kernels if k is not None]),
-        flops=sum(t.size for t in tensors),
-        debug_name=name,
-    )
-    with call as body:
-        for compute_set in sets:
-            body.add(Execute(compute_set))
-    return made
 
 
 def _kernel(call: _Call) -> HostKernel | None:

@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -29,25 +28,21 @@ from abele.poplibs.popops.reductions.codelets import (
     Direction,
     Finish,
     SharedForm,
-    joining_codelet,
     rectangle_codelet,
     regions_codelet,
-    runs_codelet,
     shared_codelet,
 )
 from abele.poplibs.popops.reductions.first_step import (
-    MIN_ELEMENTS_PER_WORKER,
     MIN_VECTORS_PER_WORKER,
     Rectangles,
     cut_columns,
     first_step,
     lies_in_runs,
-    output_position,
 )
 from abele.poplibs.popops.reductions.ops import ReduceOp, partials_type
-from abele.poplibs.popops.reductions.partials import Combination, Partials, depth
+from abele.poplibs.popops.reductions.partials import Combination, Partials
 from abele.poplibs.popops.reductions.plan import Planner
-from abele.poplibs.popops.reductions.shared import SharedRows, SharedRuns, SharedVertices
+from abele.poplibs.popops.reductions.shared import SharedRows, SharedVertices
 from abele.poplibs.poputil.grid import BlockGrid, Cells, collapse, rectangles_of
 from abele.poplibs.poputil.mapping import linear_mapping, set_mapping, vector_grain
 from abele.poplibs.poputil.order import StorageOrder, storage_order
@@ -249,39 +244,14 @@ class Reduction:
             return False
         return not self.op.squares and self.kind.bits >= self.tensor.dtype.bits and not self.tensor.contains_aliases
 
-    @cached_property
-    def runs(self) -> SharedRuns | None:
-        """Vertices of the first step where every tile has runs of one output; None elsewhere."""
-        if self.direction != "columns":
-            return None
-        cells, kept = self._cells[0], tuple(self._keeps(group) for group in self.grid.groups)
-        begin = output_position(cells.grid, kept, cells.block)
-        if len(kept) > 1 and kept[-2]:
-            begin = begin + cells.row
-        workers = self.graph.system.ipu.num_workers
-        return SharedRuns.of(cells, begin, workers=workers, least=MIN_ELEMENTS_PER_WORKER)
-
-    @cached_property
-    def joined(self) -> SharedVertices | SharedRuns | None:
-        """Vertices of the first step that add up what their workers leave; None without any, or if no step follows."""
-        if self.runs is not None:
-            return self.runs if depth(self.runs.partials) > 1 else None
-        found = self.shared(joins=True, last=False, least=LEAST_SHARES)
-        return found if found is not None and found.num_parts.any() and depth(found.partials) > 1 else None
-
-    @cached_property
-    def given(self) -> Partials:
-        """Partials left to combine after the first step, for a result in a new tensor."""
-        if self._read_in_place:
-            return replace(self.first.partials, place=self._positions)
-        return self.first.partials if self.joined is None else self.joined.partials
-
-    def _given(self, out: Tensor) -> Partials:
-        """Partials left to combine after the first step, for a result in ``out``.
+    def _given(self, out: Tensor | None) -> Partials:
+        """Partials left to combine after the first step, for a result in ``out`` or, None, in a new tensor.
 
         A result that overlaps the operand may not be written while other vertices read it.
         """
-        return self.first.partials if out.overlaps(self.tensor) else self.given
+        if not self._read_in_place or (out is not None and out.overlaps(self.tensor)):
+            return self.first.partials
+        return replace(self.first.partials, place=self._positions)
 
     @property
     def _positions(self) -> Int64:
@@ -297,19 +267,19 @@ class Reduction:
     @cached_property
     def free(self) -> tuple[Combination, ...]:
         """The steps after the first where results may lie anywhere."""
-        return self.planner.combinations(self.given, None)
+        return self.planner.combinations(self._given(None), None)
 
     def combinations(self, given: Partials, wanted: TileMapping) -> tuple[Combination, ...]:
         """The steps after the first, which gives ``given``, when the results are wanted where ``wanted`` says."""
         free = self._results(self.free)
         # Results lie already where they are wanted: plan once.
         lies = np.array_equal(free.begin, wanted.begin) and np.array_equal(free.tile, wanted.tile)
-        if lies and given is self.given:
+        if lies and (given.place is not None) == self._read_in_place:
             return self.free
         return self.planner.combinations(given, wanted)
 
     def _results(self, steps: tuple[Combination, ...]) -> TileMapping:
-        return (steps[-1].partials if steps else self.given).result_mapping(self.num_outputs)
+        return (steps[-1].partials if steps else self.first.partials).result_mapping(self.num_outputs)
 
     @property
     def _is_empty(self) -> bool:
@@ -339,40 +309,24 @@ class Reduction:
         partials = self._given(out)
         combinations = self.combinations(partials, self.graph.mapping_of(ordered))
         given = [partials, *(c.partials for c in combinations)]
-        joined = self.joined if partials is self.given else None
-        targets = [*(self.store(p, n, None if n else joined) for n, p in enumerate(given[:-1])), ordered]
+        targets = [*(self.store(p, n) for n, p in enumerate(given[:-1])), ordered]
         steps: list[Adding] = []
         last = len(combinations)
         if not combinations or partials.place is None:
-            steps.append(lambda compute_set: self._add_first(compute_set, targets[0], joined, last=not combinations))
+            steps.append(lambda compute_set: self._add_first(compute_set, targets[0], last=not combinations))
         for number, step in enumerate(combinations, start=1):
             source, target = targets[number - 1], targets[number]
             steps.append(self.combining(step, source, target, last=number == last))
         return steps
 
-    def store(
-        self, partials: Partials, number: int, joined: SharedVertices | SharedRuns | None = None, each: int = 1
-    ) -> Tensor:
-        """Storage of partial results: a variable, or the operand where these are read in place.
-
-        Behind them is space for what the workers of ``joined`` vertices leave, of ``each`` sums.
-        """
+    def store(self, partials: Partials, number: int) -> Tensor:
+        """Storage of partial results: a variable, or the operand where these are read in place."""
         if partials.place is not None:
             return self.order.apply(self.tensor).flatten()
-        parts = joined.parts(each) if joined is not None else None
-        size, begin, tile = partials.size, partials.offset, partials.tile
-        if parts is not None:
-            begin, tile = np.append(begin, size + parts.offset), np.append(tile, parts.tile)
-            size += parts.size
-        stored = self.graph.variable(self.kind, size, name=f"{self.name}/partials{number}")
-        return set_mapping(self.graph, stored, TileMapping(size, begin, tile))
+        stored = self.graph.variable(self.kind, partials.size, name=f"{self.name}/partials{number}")
+        return set_mapping(self.graph, stored, partials.mapping)
 
-    def _add_first(
-        self, compute_set: ComputeSet, target: Tensor, joined: SharedVertices | SharedRuns | None, *, last: bool
-    ) -> None:
-        if isinstance(joined, SharedRuns):
-            self.add_runs(compute_set, joined, target)
-            return
+    def _add_first(self, compute_set: ComputeSet, target: Tensor, last: bool) -> None:
         first, finish = self.first, self.finish if last else Finish(self.kind)
         view = self.order.apply(self.tensor)
         dtype = self.tensor.dtype
@@ -384,27 +338,24 @@ class Reduction:
             return
         # Workers share a vertex where the output does not lie over the operand, whose rectangles are read in place.
         in_place = target.overlaps(self.tensor)
-        shared = joined or (None if in_place else self.shared(joins=False, last=last, least=LEAST_SHARES))
+        shared = None if in_place else self.shared(joined=last, least=LEAST_SHARES)
         if shared is not None:
             self.add_shared(compute_set, shared, target, finish, last=last)
             if not shared.rest.any():
                 return
         chosen = np.flatnonzero(shared.rest) if shared is not None else np.arange(first.partials.num)
         rest = first.taken(chosen)
-        if shared is not None:
-            place = shared.partials.offset[shared.number[chosen]]
-            rest = replace(rest, partials=replace(rest.partials, place=place))
         fields = self._written(rest.partials, target, last)
         fields |= self._one(rest, view, target)
         counts = {"rows": rest.num_rows, "columns": rest.num_columns} | {n: fields.pop(n) for n in ("first", "width")}
         codelet = rectangle_codelet(self.op, dtype, self.direction, finish, short=_are_short(counts))
         compute_set.vertices(codelet, tile=rest.partials.tile, **counts, **fields)
 
-    def shared(self, *, joins: bool, last: bool, least: int) -> SharedVertices | None:
+    def shared(self, *, joined: bool, least: int) -> SharedVertices | None:
         """Vertices of the first step that all workers of a tile share; see :meth:`SharedVertices.of`."""
         # Parts of rows that a tile has as one stretch are read where they lie, with what is between them.
         width = self.grid.columns if self._cells[1] else 0
-        return SharedVertices.of(self.first, joins=joins, last=last, least=least, width=width)
+        return SharedVertices.of(self.first, joined=joined, least=least, width=width)
 
     def add_shared(
         self,
@@ -426,9 +377,9 @@ class Reduction:
             last: True if no step follows.
             paired: The second sum of two.
         """
-        given, each = shared.partials, 2 if paired else 1
-        for listed, joining in product((False, True), repeat=2):
-            these = np.flatnonzero(((shared.count > 1) == listed) & ((shared.num_parts > 0) == joining))
+        given, each = self.first.partials, 2 if paired else 1
+        for listed in (False, True):
+            these = np.flatnonzero((shared.count > 1) == listed)
             if not len(these):
                 continue
             counts: dict[str, Any] = {n: getattr(shared, n)[these] for n in ("rows", "columns", "kept", "reduced")}
@@ -438,39 +389,12 @@ class Reduction:
                 if paired.tensor is not None:
                     edges["x2"] = self._shared_cells(shared, these, paired.tensor)
             form = SharedForm(listed, _are_short(counts), self.grain, paired.kind if paired else "")
-            first = shared.number[shared.head[these]]
-            begin, length, offset = (each * a for a in (given.begin[first], shared.length[these], given.offset[first]))
-            written = Partials(begin, length, given.tile[first], offset)
-            if joining:
-                parts, number = shared.parts(each), np.cumsum(shared.num_parts > 0)[these] - 1
-                place = each * given.size + parts.offset[number]
-                edges["parts"] = flat_regions(target, place, parts.length[number])
-                codelet = joining_codelet(self.op, self.tensor.dtype, self.kind, self.direction, form)
-            else:
-                codelet = shared_codelet(self.op, self.tensor.dtype, self.direction, finish, form)
+            head = shared.head[these]
+            begin, length, offset = (each * a for a in (given.begin[head], shared.length[these], given.offset[head]))
+            written = Partials(begin, length, given.tile[head], offset)
+            codelet = shared_codelet(self.op, self.tensor.dtype, self.direction, finish, form)
             fields = counts | edges | self._written(written, target, last)
             compute_set.vertices(codelet, tile=written.tile, **fields)
-
-    def add_runs(self, compute_set: ComputeSet, runs: SharedRuns, target: Tensor, other: Tensor | None = None) -> None:
-        """Add the vertices that reduce runs, of ``other`` too where it is given."""
-        cells, each = self._cells[0].taken(runs.cell), 1 if other is None else 2
-        listed = bool((runs.count > 1).any())
-
-        def rows_of(tensor: Tensor) -> Any:
-            regions = flat_regions(self.order.apply(tensor).flatten(), cells.position, cells.size)
-            number = np.arange(cells.num, dtype=np.int64)
-            return (regions, number, np.append(0, np.cumsum(runs.count)).astype(np.int64)) if listed else regions
-
-        given, parts = runs.partials, runs.parts(each)
-        fields = {
-            "x": rows_of(self.tensor),
-            "parts": flat_regions(target, each * given.size + parts.offset, parts.length),
-            "y": flat_regions(target, each * given.offset, each * given.length),
-        }
-        if other is not None:
-            fields["x2"] = rows_of(other)
-        codelet = runs_codelet(self.op, self.tensor.dtype, self.kind, other is not None, listed=listed)
-        compute_set.vertices(codelet, tile=given.tile, **fields)
 
     def _shared_cells(self, shared: SharedVertices, these: Int64, tensor: Tensor) -> Any:
         """Cells of ``tensor`` of some of the vertices that workers share: regions, or rows of regions."""
@@ -548,21 +472,17 @@ class Reduction:
         for these, listed in ((shared.count == 1, False), (shared.count > 1, True)):
             if not these.any():
                 continue
-            count, reduced = shared.count[these], shared.reduced[these]
-            bundle = shared.vertex[np.repeat(these, shared.count)]
-            head = bundle[np.cumsum(count) - count]
-            # Rows of the vertices of a bundle follow each other.
-            total = first[bundle + np.repeat(reduced, count)] - first[bundle]
-            entry, number = count_up(total)
-            source_rows = step.source[first[bundle][entry] + number]
-            x: Any = flat_regions(source, source_rows, length[bundle][entry], entry, len(bundle))
+            count = shared.count[these]
+            vertex = shared.vertex[np.repeat(these, shared.count)]
+            head = vertex[np.cumsum(count) - count]
+            entry, number = count_up(rows[vertex])
+            source_rows = step.source[first[vertex][entry] + number]
+            x: Any = flat_regions(source, source_rows, length[vertex][entry], entry, len(vertex))
             if listed:
-                x = x, np.arange(len(bundle), dtype=np.int64), np.append(0, np.cumsum(count)).astype(np.int64)
-            rows_of = total[np.cumsum(count) - count]
-            sizes = {"rows": rows_of, "columns": length[head], "kept": shared.kept[these], "reduced": reduced}
+                x = x, np.arange(len(vertex), dtype=np.int64), np.append(0, np.cumsum(count)).astype(np.int64)
+            sizes = {"rows": rows[head], "columns": length[head], "kept": shared.kept[these], "reduced": 1}
             form = SharedForm(listed, _are_short(sizes), ipu.vector_width(source.dtype))
-            size = count * reduced * length[head]
-            written = Partials(given.begin[head], size, given.tile[head], given.offset[head])
+            written = Partials(given.begin[head], count * length[head], given.tile[head], given.offset[head])
             codelet = shared_codelet(op, source.dtype, "rows", finish, form)
             compute_set.vertices(codelet, tile=written.tile, x=x, **sizes, **self._written(written, target, last))
         if not len(shared.rest):

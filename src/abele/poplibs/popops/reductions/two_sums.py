@@ -23,13 +23,13 @@ from abele.poplibs.popops.reductions.ops import find_reduce_op
 from abele.poplibs.popops.reductions.partials import Combination, Partials
 from abele.poplibs.popops.reductions.plan import Planner
 from abele.poplibs.popops.reductions.reduction import Adding, PairedWith, Reduction, add_together
-from abele.poplibs.popops.reductions.shared import SharedRuns, SharedVertices
+from abele.poplibs.popops.reductions.shared import SharedVertices
 from abele.poplibs.poputil.mapping import set_mapping
 
 
 @dataclass(frozen=True)
 class TwoSums:
-    """Σ of a tensor and Σ of its squares, or of another tensor (or the squares of both), in f32.
+    """Σ of a tensor and Σ of its squares, or of another tensor, in f32.
 
     Attributes:
         sum: The first sum as a reduction of its own.
@@ -40,10 +40,8 @@ class TwoSums:
     other: Tensor | None
 
     @staticmethod
-    def of(
-        graph: Graph, tensor: Tensor, other: Tensor | None, kept: tuple[int, ...], name: str, op: str = "ADD"
-    ) -> TwoSums | None:
-        """Two sums, or sums of squares, over all but the ``kept`` dimensions; None where they need steps of their own.
+    def of(graph: Graph, tensor: Tensor, other: Tensor | None, kept: tuple[int, ...], name: str) -> TwoSums | None:
+        """Two sums over all but the ``kept`` dimensions; None where they need steps of their own.
 
         That is where the tensors lie otherwise, or where tiles have rectangles of several shapes.
         """
@@ -51,7 +49,7 @@ class TwoSums:
             graph,
             tensor=tensor,
             kept=kept,
-            op=find_reduce_op(op),
+            op=find_reduce_op("ADD"),
             finish=Finish(f32),
             scale=None,
             name=name,
@@ -63,44 +61,27 @@ class TwoSums:
         return None if found.shared is None or found.shared.rest.any() else found
 
     @cached_property
-    def _plan(self) -> tuple[SharedVertices | SharedRuns | None, tuple[Combination, ...]]:
-        """Vertices of the first step, and the steps after it."""
-        runs = self.sum.runs if self.other is not None else None
-        if runs is not None and (after := self._steps(_doubled(runs.partials))):
-            return runs, after
-        for joins in (True, False):
-            found = self.sum.shared(joins=joins, last=False, least=1)
-            steps = () if found is None else self._steps(_doubled(found.partials))
-            if steps:
-                return found, steps
-        return self.sum.shared(joins=False, last=True, least=1), ()
-
-    def _steps(self, given: Partials) -> tuple[Combination, ...]:
-        made = self.sum
-        planner = Planner(made.graph.system, made.op, f32, f32, 2 * made.num_outputs, made.tensor.shape)
-        return planner.combinations(given, None)
-
-    @property
-    def shared(self) -> SharedVertices | SharedRuns | None:
+    def shared(self) -> SharedVertices | None:
         """Vertices of the first step."""
-        return self._plan[0]
+        return self.sum.shared(joined=not self.steps, least=1)
 
-    @property
-    def steps(self) -> tuple[Combination, ...]:
-        """The steps after the first."""
-        return self._plan[1]
-
-    @property
+    @cached_property
     def partials(self) -> Partials:
         """Results of both sums that the first step leaves."""
-        assert self.shared is not None
-        return _doubled(self.shared.partials)
+        given = self.sum.first.partials
+        return Partials(2 * given.begin, 2 * given.length, given.tile)
+
+    @cached_property
+    def steps(self) -> tuple[Combination, ...]:
+        """The steps after the first."""
+        made = self.sum
+        planner = Planner(made.graph.system, made.op, f32, f32, 2 * made.num_outputs, made.tensor.shape)
+        return planner.combinations(self.partials, None)
 
     @property
     def turn(self) -> int:
         """Outputs of a sum that follow each other."""
-        assert self.shared is not None
-        given = self.shared.partials
+        given = self.sum.first.partials
         return math.gcd(self.sum.num_outputs, *np.unique(given.begin).tolist(), *np.unique(given.length).tolist())
 
     def add(self, compute_sets: list[ComputeSet]) -> tuple[Tensor, Tensor]:
@@ -111,7 +92,7 @@ class TwoSums:
         variable = made.graph.variable(f32, (2 * outputs,), name=f"{made.name}/out")
         set_mapping(made.graph, variable, last.result_mapping(2 * outputs))
         stores = [self.partials, *(s.partials for s in steps[:-1])] if steps else []
-        targets = [*(made.store(p, n, None if n else self.shared, 2) for n, p in enumerate(stores)), variable]
+        targets = [*(made.store(p, n) for n, p in enumerate(stores)), variable]
         adding: list[Adding] = [lambda compute_set: self._add_first(compute_set, targets[0])]
         for number, step in enumerate(steps, start=1):
             adding.append(made.combining(step, targets[number - 1], targets[number], last=number == len(steps)))
@@ -122,12 +103,5 @@ class TwoSums:
 
     def _add_first(self, compute_set: ComputeSet, target: Tensor) -> None:
         assert self.shared is not None
-        if isinstance(self.shared, SharedRuns):
-            self.sum.add_runs(compute_set, self.shared, target, self.other)
-            return
         paired = PairedWith(self.other, self.turn)
         self.sum.add_shared(compute_set, self.shared, target, Finish(f32), last=not self.steps, paired=paired)
-
-
-def _doubled(given: Partials) -> Partials:
-    return Partials(2 * given.begin, 2 * given.length, given.tile)
