@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from spread_models import mlp
 
 from abele.errors import AbeleError
-from abele.fitting import FitSpace, fit_network, measure
+from abele.fitting import FitSpace, ModelSize, fit_network, measure
 from abele.fitting.costs import fullest_columns
 from abele.fitting.fit import _compile
 from abele.fitting.search import FitSearch, stages_of
@@ -100,7 +100,7 @@ def test_code_bytes__equal_layers__exchanges_have_one_program_in_common_as_in_a_
     search.run()
     case, costs = search.tried[0]
     memory = stages_of(case.plan, costs, of_one).usual.memory
-    whole = _compile(case.found[0], search.models[16], search.chains[16], of_one).report.memory
+    whole = _compile(case.found[0], search.models[ModelSize(16)], search.chains[ModelSize(16)], of_one).report.memory
     held = dict(zip(whole.categories, whole.bytes, strict=True))
     compiled = sum(float(held[name].mean()) for name in ("vertex_state", "control_code", "exchange_code"))
     # What layers cost by themselves, with a program each, is nearly a third more than that.

@@ -15,6 +15,7 @@ from abele.fitting import (
     Compilation,
     FitSpace,
     Miss,
+    ModelSize,
     Recomputation,
     Spreading,
     StatePlace,
@@ -170,7 +171,7 @@ def test_search__products_with_less_memory__begin_with_the_least_where_the_numbe
 
 
 def check_compiled(searched, plan, estimate):
-    made = compiled_plan(plan, searched.models[16], searched.chains[16], searched.space)
+    made = compiled_plan(plan, searched.models[ModelSize(16)], searched.chains[ModelSize(16)], searched.space)
     assert not made.problem
     assert estimate.cycles == pytest.approx(made.cycles, rel=BOUND)
     known = max(made.ipu_bytes) - 2_000
@@ -217,9 +218,9 @@ def test_fit__checkpoints_of_uneven_layers__are_where_little_is_kept_and_estimat
     stages = stages_of(case.plan, costs, search.space)
     cut = replace(case.found[0], cuts=(5,))
     plan = with_ways(cut, [StageWay(None, 3), StageWay(None)], stages)
-    enters = [s.entering_bytes for s in search.chains[16].segments]
+    enters = [s.entering_bytes for s in search.chains[ModelSize(16)].segments]
     assert 0 < sum(enters[n] for n in plan.checkpoints) <= min(enters[1:5])
-    made = compiled_plan(plan, search.models[16], search.chains[16], search.space)
+    made = compiled_plan(plan, search.models[ModelSize(16)], search.chains[ModelSize(16)], search.space)
     assert not made.problem
     assert estimated(plan, stages).cycles == pytest.approx(made.cycles, rel=BOUND)
     assert max(estimated(plan, stages).ipu_bytes) == pytest.approx(max(made.ipu_bytes), rel=MEMORY_BOUND)
@@ -233,7 +234,7 @@ def test_fit__phases_in_streaming_memory__estimates_are_near_what_compiling_give
     assert not case.found[0].phases
     plan = replace(case.plan, cuts=cuts, phases=True, waits_off_chip=True, state=StatePlace.OFF_CHIP)
     estimate = estimated(plan, stages_of(plan, costs, search.space))
-    made = compiled_plan(plan, search.models[16], search.chains[16], search.space)
+    made = compiled_plan(plan, search.models[ModelSize(16)], search.chains[ModelSize(16)], search.space)
     assert not made.problem
     assert estimate.cycles == pytest.approx(made.cycles, rel=BOUND)
     # Code around phases and buffers of copies are not in the estimate: 2 KB, a tenth of what these small phases hold.
@@ -272,7 +273,7 @@ def test_fit__first_and_last_stage_on_one_ipu__have_codelets_stacks_and_exchange
     search.run()
     case, costs = next(tried for tried in search.tried if tried[0].plan.ipus == 2)
     plan = replace(case.plan, cuts=(2, 6), returns=True, checkpoints=(1, 3, 4, 5))
-    made = compiled_plan(plan, search.models[16], search.chains[16], search.space)
+    made = compiled_plan(plan, search.models[ModelSize(16)], search.chains[ModelSize(16)], search.space)
     assert not made.problem
     estimate = estimated(plan, stages_of(plan, costs, search.space))
     assert estimate.cycles == pytest.approx(made.cycles, rel=BOUND)
@@ -456,8 +457,8 @@ def test_fit__one_number_of_ipus_fits_in_another_way__is_no_miss():
 @pytest.mark.parametrize(("size", "said"), [(8, "micro-batches of 2"), (3, "micro-batches of 1"), (1, None)])
 def test_nothing_fits__activations_are_too_much__says_which_micro_batches_might(size, said):
     search = FitSearch(space("bow-2000:1", micro_batches=(size,)), mlp, lambda _what, _part: None)
-    search.models[size] = model = mlp(size)
-    search.chains[size] = chain_of(model.net, model.groups)
+    search.models[ModelSize(size)] = model = mlp(size)
+    search.chains[ModelSize(size)] = chain_of(model.net, model.groups)
     plan = Spreading(ipus=1, replicas=1, micro_batch=size, accumulation=8)
     # 300 KB stay, 400 KB are the micro-batch's: with a half of that it does not fit, with a third or a quarter it does.
     parts = {"temporaries": 400_000, "weights": 300_000}

@@ -11,7 +11,7 @@ The layout is that of Megatron-LM. :class:`SplitParameters` makes the parameters
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -68,14 +68,28 @@ class SplitParameters:
         Raises:
             GraphReplicationError: Replicas that do not divide into the groups, or groups of another kind.
         """
-        across = data_parallel_groups(self.group, schedule.replicas)
-        return replace(
-            schedule,
-            input_groups=self.group,
-            tensor_parallel=self.group,
-            own_values=(*schedule.own_values, *((name, across) for name in self.splits)),
-            splits=(*schedule.splits, *self.splits.items()),
-        )
+        return computed_together(schedule, self.group, self.splits)
+
+
+def computed_together(schedule: Schedule, group: CommGroup, splits: Mapping[str, Split]) -> Schedule:
+    """A schedule whose replicas compute models together: inputs, weights and random numbers by group.
+
+    Args:
+        schedule: The schedule, with all replicas.
+        group: Group of replicas that compute a model together.
+        splits: Splits of the parameters of which they have parts, by name.
+
+    Raises:
+        GraphReplicationError: Replicas that do not divide into the groups, or groups of another kind.
+    """
+    across = data_parallel_groups(group, schedule.replicas)
+    return replace(
+        schedule,
+        input_groups=group,
+        tensor_parallel=group,
+        own_values=(*schedule.own_values, *((name, across) for name in splits)),
+        splits=(*schedule.splits, *splits.items()),
+    )
 
 
 def column_linear(

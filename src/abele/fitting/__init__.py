@@ -2,7 +2,7 @@
 
 from abele.fitting.chain import ChainSegment, SegmentChain, chain_of
 from abele.fitting.fit import Fitted, compiled_plan, fit_network, placed
-from abele.fitting.plan import Compilation, Estimate, Miss, Ranked, Recomputation, Spreading, StatePlace
+from abele.fitting.plan import Compilation, Estimate, Miss, ModelSize, Ranked, Recomputation, Spreading, StatePlace
 from abele.fitting.space import FitSpace, Model
 from abele.fitting.text import fitted_card, fitted_dict, fitted_text
 
@@ -14,6 +14,7 @@ __all__ = [
     "Fitted",
     "Miss",
     "Model",
+    "ModelSize",
     "Ranked",
     "Recomputation",
     "SegmentChain",

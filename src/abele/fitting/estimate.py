@@ -45,7 +45,7 @@ def estimated(plan: Spreading, stages: Stages) -> Estimate:
     ticks, full = _ticks(plan, passes, handed, meeting, apart=stages.hosts_apart, beside=beside)
     # Once per update: sums over replicas IPU by IPU, updates on all IPUs at once, and state to and from DRAM.
     gradients = _by_ipu(plan, [sum(s.gradient_bytes for s in costs.segments[b:e]) for b, e in bounds])
-    all_reduce = all_reduce_cycles(gradients, plan.replicas, system)
+    all_reduce = all_reduce_cycles(gradients, plan.replicas, system, group=plan.group)
     updates = _by_ipu(plan, [of.update_cycles(b, e) for of, (b, e) in zip(on, bounds, strict=True)])
     share = stages.usual.memory.state_share
     moved = [size * share for s in costs.segments for size in s.state_units] if plan.state.is_off_chip else []

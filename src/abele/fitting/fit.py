@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 
 from abele.compiler import Executable, compile_program
 from abele.distribution import inference_program, training_program
+from abele.distribution.tensor_parallel import computed_together
 from abele.errors import AbeleError, FittingError
 from abele.fitting.chain import SegmentChain
-from abele.fitting.plan import Compilation, Estimate, Miss, Ranked, Recomputation, Spreading
+from abele.fitting.plan import Compilation, Estimate, Miss, ModelSize, Ranked, Recomputation, Spreading
 from abele.fitting.search import FitSearch, Progress, stages_of
 from abele.fitting.space import FitSpace, Model
 from abele.fitting.traffic import STASH
@@ -33,6 +34,7 @@ from abele.network.ir import FrozenDict, PlanHint
 from abele.network.passes.place import substituted
 from abele.network.registry import RULES
 from abele.numerics import f32
+from abele.poplibs.gcl import CommGroup
 from abele.words import counted
 
 # Whole plans compiled for real: the network with a place for every op, through the ordinary path.
@@ -76,12 +78,13 @@ def _compile(plan: Spreading, model: Model, chain: SegmentChain, space: FitSpace
     graph.sync_pattern = settings.sync_pattern
     planning, modes = settings.planning, settings.modes
     if model.groups is None:
-        schedule = Schedule(device_iterations=plan.accumulation, replicas=plan.replicas, io_tiles=plan.io_tiles)
+        usual = Schedule(device_iterations=plan.accumulation, replicas=plan.replicas, io_tiles=plan.io_tiles)
+        schedule = _by_groups(usual, plan, model)
         program = inference_program(net, graph, schedule, planning=planning, modes=modes)
     else:
         state = TensorLocation(on_chip=not plan.state.is_off_chip, sharded=plan.state.is_sharded)
         away, held = TensorLocation(on_chip=not plan.waits_off_chip), TensorLocation(on_chip=not plan.phases)
-        schedule = Schedule(
+        usual = Schedule(
             accumulation=plan.accumulation,
             replicas=plan.replicas,
             outputs=OutputMode.FINAL,
@@ -90,6 +93,7 @@ def _compile(plan: Spreading, model: Model, chain: SegmentChain, space: FitSpace
             stash=STASH if plan.narrow_stash else None,
             locations=Locations(optimiser=state, activations=away, weights=held, accumulators=held),
         )
+        schedule = _by_groups(usual, plan, model)
         passes = training_pipeline(
             schedule,
             model.groups,
@@ -99,6 +103,13 @@ def _compile(plan: Spreading, model: Model, chain: SegmentChain, space: FitSpace
         )
         program = training_program(net, graph, schedule, model.groups, planning=planning, modes=modes, pipeline=passes)
     return compile_program(graph, program.program, allow_out_of_memory=True)
+
+
+def _by_groups(schedule: Schedule, plan: Spreading, model: Model) -> Schedule:
+    """The schedule, with replicas that compute models together where the plan has groups."""
+    if plan.group == 1:
+        return schedule
+    return computed_together(schedule, CommGroup.consecutive(plan.group), dict(model.splits))
 
 
 def placed(plan: Spreading, net: Network, chain: SegmentChain) -> Network:
@@ -170,11 +181,11 @@ _OF_STAGE = ("weights", "sums of gradients", "optimiser state", "code")
 
 
 def nearest_of_each(search: FitSearch) -> list[Miss]:
-    """Smallest miss for each number of IPUs and micro-batch that no plan fits."""
-    fitting = {(plan.ipus, plan.micro_batch) for plan, _ in search.found}
+    """Smallest miss for each number of a model's IPUs and micro-batch that no plan fits."""
+    fitting = {(plan.model_ipus, plan.micro_batch) for plan, _ in search.found}
     found: dict[tuple[int, int], Miss] = {}
     for miss in search.misses:
-        key = miss.plan.ipus, miss.plan.micro_batch
+        key = miss.plan.model_ipus, miss.plan.micro_batch
         if key not in fitting and (key not in found or miss.lacking_bytes < found[key].lacking_bytes):
             found[key] = miss
     return [found[key] for key in sorted(found)]
@@ -189,10 +200,15 @@ def miss_words(miss: Miss, chain: SegmentChain) -> str:
     """
     plan, over = miss.plan, miss.lacking_bytes / miss.available_bytes
     return (
-        f"{plan.ipus} x {plan.replicas}, micro-batches of {plan.micro_batch}: {_where(miss, chain)} needs "
+        f"{spread_words(plan)}, micro-batches of {plan.micro_batch}: {_where(miss, chain)} needs "
         f"{miss.needed_bytes:,} B on its fullest tile, {miss.lacking_bytes:,} B ({100 * over:.0f} %) too much: "
         f"{miss.largest}"
     )
+
+
+def spread_words(plan: Spreading) -> str:
+    """IPUs of a replica and replicas, and how many of these compute a model together, in a few characters."""
+    return f"{plan.ipus} x {plan.replicas}" + (f" by {plan.group}" if plan.group > 1 else "")
 
 
 def _where(miss: Miss, chain: SegmentChain) -> str:
@@ -220,9 +236,9 @@ def nothing_fits(search: FitSearch) -> FittingError:
             remedy="a machine with larger tiles, or submodules between which one activation goes",
         )
     nearest = min(search.misses, key=lambda m: m.lacking_bytes)
-    size = nearest.plan.micro_batch
+    size = nearest.plan.model_size
     chain = search.chains[size]
-    others = [m for m in nearest_of_each(search) if m is not nearest and m.plan.micro_batch == size]
+    others = [m for m in nearest_of_each(search) if m is not nearest and m.plan.model_size == size]
     because = [f"nearest: {miss_words(nearest, chain)}", *(miss_words(m, chain) for m in others)]
     least = _Least.of(search, nearest)
     because += least.words() if least is not None else ()
@@ -269,7 +285,7 @@ class _Least:
         costs = next((costs for case, costs in search.tried if case.miss is nearest), None)
         if costs is None:
             return None
-        segments = search.chains[nearest.plan.micro_batch].segments
+        segments = search.chains[nearest.plan.model_size].segments
         ipu, last = search.space.computing(nearest.plan.io_tiles).ipu, len(segments) - 1
         on = [of.memory for of in stages_of(nearest.plan, costs, search.space).by_way.values()]
         alone = [min(of.needed(n, n + 1, 0, last=n == last) for of in on) for n in range(len(segments))]
@@ -304,7 +320,7 @@ def _larger(system: System, ipus: int) -> str | None:
 def _help(search: FitSearch, nearest: Miss, least: _Least | None) -> Iterator[str]:
     """Remedies that make the nearest plan fit, or come closest to that."""
     space, plan = search.space, nearest.plan
-    chain, model = search.chains[plan.micro_batch], search.models[plan.micro_batch]
+    chain, model = search.chains[plan.model_size], search.models[plan.model_size]
     begin, end = plan.bounds(len(chain.segments))[nearest.stage]
     size = _smaller(nearest)
     if size is not None:
@@ -391,6 +407,8 @@ def _said(name: str, plan: Spreading, best: Spreading) -> str:
         return "activations computed again"
     if plan.waits_off_chip and not best.waits_off_chip:
         return "activations to and from streaming memory"
+    if plan.group > best.group:
+        return "layers in parts, which replicas exchange"
     if plan.io_tiles > best.io_tiles:
         return "fewer tiles that compute"
     if plan.micro_batch < best.micro_batch:
@@ -410,8 +428,8 @@ class Fitted:
         space: The plans that were searched.
         ranking: Plans that fit, the fastest first.
         misses: The nearest plan for each number of IPUs and micro-batch with which none fits.
-        smallest: The number of IPUs of the smallest replica that fits.
-        chains: The model as a chain, by micro-batch.
+        smallest: The least number of IPUs that hold the model.
+        chains: The model as a chain, by its size.
         undivided: IPUs of a replica, replicas and micro-batches that do not divide the batch, or fill no pipeline.
         training: True if the model is trained.
     """
@@ -420,7 +438,7 @@ class Fitted:
     ranking: tuple[Ranked, ...]
     misses: tuple[Miss, ...]
     smallest: int
-    chains: dict[int, SegmentChain] = field(repr=False)
+    chains: dict[ModelSize, SegmentChain] = field(repr=False)
     undivided: tuple[tuple[int, int, int], ...] = ()
     training: bool = True
 
@@ -431,17 +449,18 @@ class Fitted:
 
     def modules(self, plan: Spreading) -> list[str]:
         """The submodule that each stage begins with; empty for the first."""
-        segments = self.chains[plan.micro_batch].segments
+        segments = self.chains[plan.model_size].segments
         return ["", *(segments[cut].module for cut in plan.cuts)]
 
 
 def fit_network(
-    model_of: Callable[[int], Model], space: FitSpace, *, check: int = 1, progress: Progress | None = None
+    model_of: Callable[..., Model], space: FitSpace, *, check: int = 1, progress: Progress | None = None
 ) -> Fitted:
     """Find the smallest machine that holds a model and the fastest way to spread it over the machine.
 
     Args:
-        model_of: Gives the model for a size of the micro-batch.
+        model_of: Gives the model for a size of the micro-batch. For groups of replicas it has an argument ``group``, and
+            gives what one of so many computes.
         space: Plans to search.
         check: Number of the fastest plans that are compiled as a whole, to set the figures side by side. Those that do
             not fit then come last, and up to :data:`MORE_CHECKS` others are compiled in their place.
@@ -475,7 +494,7 @@ def fit_network(
         space=space,
         ranking=tuple(ranking),
         misses=tuple(nearest_of_each(search)),
-        smallest=min(plan.ipus for plan in held or [best[0]]),
+        smallest=min(plan.model_ipus for plan in held or [best[0]]),
         chains=search.chains,
         undivided=tuple(search.undivided),
         training=next(iter(search.models.values())).groups is not None,
@@ -496,7 +515,7 @@ def _compiled(
         if fitting >= check or len(made) >= check + MORE_CHECKS:
             break
         search.progress("compile the whole", fitting / check)
-        model, chain = search.models[plan.micro_batch], search.chains[plan.micro_batch]
+        model, chain = search.models[plan.model_size], search.chains[plan.model_size]
         made[plan] = compiled_plan(plan, model, chain, search.space)
     return made
 
@@ -509,4 +528,4 @@ def _refusal(made: Compilation | None) -> str:
 
 
 def _fastest_of_each(found: Sequence[tuple[Spreading, Estimate]]) -> list[tuple[Spreading, Estimate]]:
-    return sorted(found, key=lambda f: (-f[1].samples_per_second, f[0].ipus, f[0].micro_batch))
+    return sorted(found, key=lambda f: (-f[1].samples_per_second, f[0].model_ipus, f[0].micro_batch))

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from abele.compiler import Executable, compile_program
 from abele.distribution import NetworkProgram, lower_network
+from abele.distribution.tensor_parallel import computed_together
 from abele.fitting.chain import bytes_of, narrow_bytes_of
 from abele.fitting.segment import CROSSING, SegmentNetwork
 from abele.graph import Graph
@@ -24,11 +25,14 @@ from abele.machine import System
 from abele.network import Network, NetworkOp, OutputMode, Schedule, Stage, Value, inference_pipeline, training_pipeline
 from abele.network.invariant_values import fixed_values
 from abele.network.ir import SAME_ELEMENTS
+from abele.poplibs.gcl import CommGroup
 from abele.session import Settings
 from abele.session.store import content_key
 
 Bytes = npt.NDArray[np.int64]
 Progress = Callable[[str, float], None]
+ACROSS = "cross_replica_copy"
+"""Beginning of the names of steps that copy between replicas."""
 ROUNDS = 10_007
 """Micro-batches of the measured program: a prime, so that no loop of a model or an update runs a multiple of it."""
 _CODE = ("vertex_state", "control_code", "exchange_code")
@@ -61,6 +65,9 @@ class SegmentCosts:
         state_bytes: The optimiser's state over all tiles.
         state_units: Bytes of it that go to streaming memory and back together: of one parameter and type.
         read_again: Numbers of the parameters that the backward pass reads, in the order in which the forward pass does.
+        forward_apart: Cycles of the forward pass before it first meets other replicas of its group, and after it last
+            does; None where it never does.
+        backward_apart: The same of the backward pass.
     """
 
     forward_cycles: int
@@ -84,6 +91,8 @@ class SegmentCosts:
     state_bytes: int
     state_units: tuple[int, ...]
     read_again: tuple[int, ...] = ()
+    forward_apart: tuple[int, int] | None = None
+    backward_apart: tuple[int, int] | None = None
 
     @property
     def input_bytes(self) -> int:
@@ -97,30 +106,32 @@ class SegmentCosts:
 
 
 def measured(
-    segment: SegmentNetwork, settings: Settings, system: System, *, progress: Progress | None = None
+    segment: SegmentNetwork, settings: Settings, system: System, ipus: int = 1, *, progress: Progress | None = None
 ) -> SegmentCosts:
     """Costs of a segment: it is compiled, unless that was done before.
 
     Args:
         segment: The segment.
         settings: Planning of products; its machine is not looked at.
-        system: The machine, of which one IPU is used.
+        system: The machine, of which one IPU of each replica of a group is used.
+        ipus: IPUs of a replica, of which the first has the segment: others lie between those of the group.
         progress: Called with the stage of compiling, and the part of it that is done.
 
     Raises:
         AbeleError: As of compiling a network: an op without lowering or derivative.
     """
-    target = _target(settings, system)
+    target = _target(segment, settings, system, ipus)
     return kept(_key(segment, target), SegmentCosts, lambda: _measured(segment, target, progress or _silent))
 
 
-def known(segment: SegmentNetwork, settings: Settings, system: System) -> SegmentCosts | None:
+def known(segment: SegmentNetwork, settings: Settings, system: System, ipus: int = 1) -> SegmentCosts | None:
     """Costs of a segment that was compiled before; None where it was not."""
-    return stored(_key(segment, _target(settings, system)), SegmentCosts)
+    return stored(_key(segment, _target(segment, settings, system, ipus)), SegmentCosts)
 
 
-def _target(settings: Settings, system: System) -> Settings:
-    return replace(settings, system=system.with_ipus(1), name="segment", shared_functions=False)
+def _target(segment: SegmentNetwork, settings: Settings, system: System, ipus: int) -> Settings:
+    used = system.with_ipus(ipus * segment.group if segment.group > 1 else 1)
+    return replace(settings, system=used, name="segment", shared_functions=False)
 
 
 def _key(segment: SegmentNetwork, target: Settings) -> str:
@@ -135,8 +146,12 @@ def _silent(stage: str, part: float) -> None:
 
 def _schedule(segment: SegmentNetwork) -> Schedule:
     if segment.training is None:
-        return Schedule(device_iterations=ROUNDS)
-    return Schedule(accumulation=ROUNDS, outputs=OutputMode.FINAL)
+        usual = Schedule(device_iterations=ROUNDS, replicas=segment.group)
+    else:
+        usual = Schedule(accumulation=ROUNDS, replicas=segment.group, outputs=OutputMode.FINAL)
+    if segment.group == 1:
+        return usual
+    return computed_together(usual, CommGroup.consecutive(segment.group), dict(segment.splits))
 
 
 def _measured(segment: SegmentNetwork, settings: Settings, progress: Progress) -> SegmentCosts:
@@ -148,12 +163,14 @@ def _measured(segment: SegmentNetwork, settings: Settings, progress: Progress) -
         passes = training_pipeline(schedule, groups, recompute=settings.recompute, rebuilt_above=above)
         net = segment.pipeline(passes).run(segment.training)
     progress("lower to libraries", 0.0)
-    graph = Graph(settings.target())
+    assert isinstance(settings.system, System)
+    graph = Graph(settings.system, replicas=segment.group)
     marked = replace(net, ops=tuple(map(_marked, net.ops)))
     program = lower_network(marked, graph, schedule, groups, planning=settings.planning, modes=settings.modes)
     run = compile_program(graph, program.program, allow_out_of_memory=True, progress=progress)
-    memory, none = _categories(run), np.zeros(graph.num_tiles, np.int64)
+    memory, none = _categories(run), np.zeros(graph.system.ipu.num_tiles, np.int64)
     forward, backward, update = _cycles(run)
+    apart = _apart(run)
     entering = [v for v in segment.forward.inputs if not v.name.startswith(CROSSING)]
     leaving = segment.forward.outputs[: segment.num_results] if segment.training is None else ()
     state, saved = _state(program), _saved(net)
@@ -181,6 +198,8 @@ def _measured(segment: SegmentNetwork, settings: Settings, progress: Progress) -
         state_bytes=int(held.sum()),
         state_units=_units(state),
         read_again=_read_again(net, segment),
+        forward_apart=apart[0],
+        backward_apart=apart[1],
     )
 
 
@@ -202,9 +221,35 @@ def _cycles(run: Executable) -> tuple[int, int, int]:
 
 
 def _is_forward(run: Executable) -> npt.NDArray[np.bool_]:
-    """True for the steps of the forward pass, whose names :func:`_marked` made."""
+    """True for the steps of the forward pass, whose names :func:`_marked` made; copies between replicas have none, and
+    belong to the step behind them.
+    """
     prefix = f"{Stage.FORWARD.name.lower()}/"
-    return np.array([name.startswith(prefix) for name in run.report.steps["name"]], dtype=bool)
+    found = np.array([name.startswith(prefix) for name in run.report.steps["name"]], dtype=bool)
+    places, meets = np.arange(len(found)), _meets_replicas(run)
+    behind = np.minimum.accumulate(np.where(meets, len(found) - 1, places)[::-1])[::-1]
+    return found[behind]
+
+
+def _meets_replicas(run: Executable) -> npt.NDArray[np.bool_]:
+    """True for the steps that copy between replicas."""
+    return np.array([name.startswith(ACROSS) for name in run.report.steps["name"]], dtype=bool)
+
+
+def _apart(run: Executable) -> list[tuple[int, int] | None]:
+    """Cycles of a micro-batch forward and backward before replicas first meet, and after they last do."""
+    steps, forward, meets = run.report.steps, _is_forward(run), _meets_replicas(run)
+    cycles, executions = np.asarray(steps["cycles"]), np.asarray(steps["executions"])
+    own = np.array([kind != "stream" for kind in steps["kind"]], dtype=bool) & (executions % ROUNDS == 0)
+    total, found = cycles * executions, list[tuple[int, int] | None]()
+    for which in (own & forward, own & ~forward):
+        at = np.flatnonzero(meets & which)
+        if not len(at):
+            found.append(None)
+            continue
+        before, after = (total[part][which[part]].sum() for part in (slice(None, at[0]), slice(at[-1] + 1, None)))
+        found.append((int(before) // ROUNDS, int(after) // ROUNDS))
+    return found
 
 
 def _forward_again(run: Executable) -> Bytes:
@@ -212,12 +257,12 @@ def _forward_again(run: Executable) -> Bytes:
     report, forward = run.report, _is_forward(run)
     ops = np.unique(np.asarray(report.steps["op"])[forward])
     state, control = (report.code_by_tile(name, op=ops) for name in ("vertex_state", "control_code"))
-    return state + control + _registers(run, np.unique(np.asarray(report.steps["superstep"])[forward]))
+    return (state + control)[: run.system.ipu.num_tiles] + _registers(run, np.unique(np.asarray(report.steps["superstep"])[forward]))
 
 
 def _categories(run: Executable) -> dict[str, Bytes]:
-    memory = run.report.memory
-    return dict(zip(memory.categories, memory.bytes, strict=True))
+    memory, tiles = run.report.memory, run.system.ipu.num_tiles
+    return {name: held[:tiles] for name, held in zip(memory.categories, memory.bytes, strict=True)}
 
 
 def _registers(run: Executable, supersteps: Iterable[int]) -> Bytes:
@@ -230,7 +275,7 @@ def _registers(run: Executable, supersteps: Iterable[int]) -> Bytes:
         if superstep.exchange_code is not None:
             code = superstep.exchange_code.dense()
             found += np.minimum(code, (len(superstep.access.touched) + 1) * each)
-    return found
+    return found[: run.system.ipu.num_tiles]
 
 
 def _state(program: NetworkProgram) -> Mapping[str, list[Variable]]:
@@ -258,7 +303,7 @@ def _bytes_of(run: Executable, variables: Iterable[Variable]) -> Bytes:
     for variable in variables:
         rows = shares.of_variable(variable.id)
         found[shares.tile[rows]] += shares.padded_bytes[rows]
-    return found
+    return found[: run.system.ipu.num_tiles]
 
 
 def _saved(net: Network) -> list[Value]:

@@ -33,6 +33,18 @@ class StageWay(NamedTuple):
     spacing: int = 1
 
 
+class ModelSize(NamedTuple):
+    """What a model's network depends on.
+
+    Attributes:
+        micro_batch: Samples that it takes at a time.
+        group: Replicas that compute it together, of which the network is one.
+    """
+
+    micro_batch: int
+    group: int = 1
+
+
 class StatePlace(StrEnum):
     """Place of the optimiser's state: whole on each replica, a share of it on each, or in streaming memory."""
 
@@ -59,7 +71,7 @@ class Spreading:
     Attributes:
         ipus: IPUs of a replica.
         replicas: Replicas side by side.
-        micro_batch: Samples that a replica takes at a time.
+        micro_batch: Samples that a replica takes at a time; those of a group take the same.
         accumulation: Micro-batches of a replica whose gradients make one update; for inference, of one run.
         cuts: The first segment of each stage but the first.
         returns: True if the last stage is on the first IPU, beside the first stage.
@@ -75,6 +87,7 @@ class Spreading:
         checkpoints: Segments inside of stages that begin with a checkpoint.
         io_tiles: Tiles of each IPU that load and send for the host while the others compute.
         phases: True if stages are phases of one IPU, which follow each other and whose tensors are in streaming memory.
+        group: Consecutive replicas that compute one model together, each with part of its layers.
     """
 
     ipus: int
@@ -94,6 +107,7 @@ class Spreading:
     checkpoints: tuple[int, ...] = ()
     io_tiles: int = 0
     phases: bool = False
+    group: int = 1
 
     @property
     def stages(self) -> int:
@@ -102,8 +116,23 @@ class Spreading:
 
     @property
     def batch(self) -> int:
-        """Samples of one update, of all replicas."""
-        return self.micro_batch * self.accumulation * self.replicas
+        """Samples of one update, of all models."""
+        return self.micro_batch * self.accumulation * self.models
+
+    @property
+    def models(self) -> int:
+        """Models side by side: replicas, or groups of them that compute one together."""
+        return self.replicas // self.group
+
+    @property
+    def model_ipus(self) -> int:
+        """IPUs that compute one model."""
+        return self.ipus * self.group
+
+    @property
+    def model_size(self) -> ModelSize:
+        """What the network depends on."""
+        return ModelSize(self.micro_batch, self.group)
 
     @property
     def num_ipus(self) -> int:
@@ -265,6 +294,7 @@ def plan_dict(plan: Spreading) -> dict[str, Any]:
     """A plan as plain data."""
     return {
         "ipus_per_replica": plan.ipus,
+        "replicas_per_model": plan.group,
         "replicas": plan.replicas,
         "micro_batch": plan.micro_batch,
         "accumulation": plan.accumulation,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,11 +22,12 @@ from abele.fitting.estimate import estimated, ipu_bytes
 from abele.fitting.measure import SegmentCosts, known, measured
 from abele.fitting.partition import NEVER, Costs, Partition, partition
 from abele.fitting.phases import Phases
-from abele.fitting.plan import Estimate, Miss, Recomputation, Spreading, StageWay, StatePlace
+from abele.fitting.plan import Estimate, Miss, ModelSize, Recomputation, Spreading, StageWay, StatePlace
 from abele.fitting.segment import SegmentNetwork, segment_network
 from abele.fitting.side_by_side import side_by_side
 from abele.fitting.space import FitSpace, Model
 from abele.fitting.stages import SPACINGS, StageCosts, Stages
+from abele.network import Group
 from abele.words import counted
 
 # Cutting: the best cuts of a chain for a plan, and the way that each stage takes for that.
@@ -332,7 +333,8 @@ class Case:
             state
             for state in self.space.states
             if (has_state or state == StatePlace.ON_CHIP)
-            and (self.plan.replicas > 1 or not state.is_sharded)
+            # Replicas of a group have different parts, and those of the same rank do not share their state.
+            and ((self.plan.replicas > 1 and self.plan.group == 1) or not state.is_sharded)
             and (self.space.system.dram is not None or not state.is_off_chip)
         ]
         return possible or [StatePlace.ON_CHIP]
@@ -468,24 +470,46 @@ SAVED = 0.65
 """Part of their temporaries that products with the least memory save at most: the head of BERT-Large saves 63 %."""
 
 
+class _Measured(NamedTuple):
+    """Segments that are measured together.
+
+    Attributes:
+        size: What the network depends on.
+        io_tiles: Tiles of each IPU that do not compute.
+        ipus: IPUs of a replica, where the segments know other replicas.
+        chain: The model.
+        segments: Its segments by themselves.
+        kinds: A number for each, equal for equal ones.
+        groups: Optimisers and the parameters that they update; None for inference.
+    """
+
+    size: ModelSize
+    io_tiles: int
+    ipus: int
+    chain: SegmentChain
+    segments: Sequence[SegmentNetwork]
+    kinds: tuple[int, ...]
+    groups: tuple[Group, ...] | None
+
+
 @dataclass
 class FitSearch:
     """A running search: measured costs, fitting plans and misses.
 
     Attributes:
         space: Plans to search.
-        model_of: Gives the model for a micro-batch size.
+        model_of: Gives the model for a micro-batch size; and what one replica of a ``group`` of several computes of it.
         progress: Called with what is done and the part of it that is.
     """
 
     space: FitSpace
-    model_of: Callable[[int], Model]
+    model_of: Callable[..., Model]
     progress: Progress
     cases: list[Case] = field(default_factory=list)
-    chains: dict[int, SegmentChain] = field(default_factory=dict)
-    models: dict[int, Model] = field(default_factory=dict)
+    chains: dict[ModelSize, SegmentChain] = field(default_factory=dict)
+    models: dict[ModelSize, Model] = field(default_factory=dict)
     undivided: list[tuple[int, int, int]] = field(default_factory=list)
-    _costs: dict[tuple[SegmentNetwork, float | None, int], SegmentCosts] = field(default_factory=dict)
+    _costs: dict[tuple[SegmentNetwork, float | None, int, int], SegmentCosts] = field(default_factory=dict)
     tried: list[tuple[Case, ProportionCosts]] = field(default_factory=list)
 
     @property
@@ -512,7 +536,7 @@ class FitSearch:
 
     def _phased(self) -> None:
         """Try phases on one IPU, of each micro-batch that was tried."""
-        for case, costs in [(case, costs) for case, costs in self.tried if case.plan.ipus == 1]:
+        for case, costs in [(case, costs) for case, costs in self.tried if case.plan.model_ipus == 1]:
             accumulation = self.space.accumulation(case.plan.micro_batch, 1)
             usual = next(iter(costs.values()))
             if not usual.training or usual.count == 1 or accumulation is None:
@@ -566,27 +590,43 @@ class FitSearch:
         return max(map(_speed, self.found), default=0.0)
 
     def _micro_batch(self, size: int) -> None:
-        self.progress(f"record the model with micro-batches of {size}", 0.0)
-        model = self.models[size] = self.model_of(size)
+        for group in self.space.group_sizes:
+            self._size(ModelSize(size, group))
+
+    def _size(self, size: ModelSize) -> None:
+        together = f", parts for {size.group} replicas" if size.group > 1 else ""
+        self.progress(f"record the model with micro-batches of {size.micro_batch}{together}", 0.0)
+        more = {"group": size.group} if size.group > 1 else {}
+        model = self.models[size] = self.model_of(size.micro_batch, **more)
         chain = self.chains[size] = chain_of(model.net, model.groups, starts=self.space.starts)
-        segments = [segment_network(chain, n, model.groups) for n in range(len(chain.segments))]
+        count = len(chain.segments)
+        segments = [
+            segment_network(chain, n, model.groups, group=size.group, splits=model.splits) for n in range(count)
+        ]
         numbers: dict[SegmentNetwork, int] = {}
         kinds = tuple(numbers.setdefault(s, len(numbers)) for s in segments)
         for io_tiles in self.space.io_tiles:
-            cases = list(self._cases(size, io_tiles, model, len(segments)))
-            self.cases += cases
-            costs: dict[float | None, ChainCosts] = {}
-            self.tried += [(case, costs) for case in cases]
-            waiting, shares = cases, list(self.space.proportions)
-            while waiting and shares:
-                # The least decides whether so many IPUs hold the model; with more, what fits is faster.
-                share = shares.pop(-1 if costs and any(map(self._is_first, waiting)) else 0)
-                made = self._measure(size, io_tiles, segments, share)
-                costs[share] = ChainCosts.of(chain, made, kinds, model.groups)
-                for number, case in enumerate(waiting):
-                    self.progress(f"cut into {counted(case.plan.ipus, 'stage')}", number / len(waiting))
-                    case.solve(costs)
-                waiting = [case for case in cases if shares and self._may_count(case, costs)]
+            every = list(self._cases(size, io_tiles, model, count))
+            self.cases += every
+            # How far the IPUs of a group are from each other is part of its costs.
+            apart = dict.fromkeys(case.plan.ipus for case in every) if size.group > 1 else {1: None}
+            for ipus in apart:
+                cases = [case for case in every if size.group == 1 or case.plan.ipus == ipus]
+                self._solve(cases, _Measured(size, io_tiles, ipus, chain, segments, kinds, model.groups))
+
+    def _solve(self, cases: Sequence[Case], of: _Measured) -> None:
+        """Solve cases that have costs in common, with less memory for products while that may count."""
+        costs: dict[float | None, ChainCosts] = {}
+        self.tried += [(case, costs) for case in cases]
+        waiting, shares = cases, list(self.space.proportions)
+        while waiting and shares:
+            # The least decides whether so many IPUs hold the model; with more, what fits is faster.
+            share = shares.pop(-1 if costs and any(map(self._is_first, waiting)) else 0)
+            costs[share] = ChainCosts.of(of.chain, self._measure(of, share), of.kinds, of.groups)
+            for number, case in enumerate(waiting):
+                self.progress(f"cut into {counted(case.plan.ipus, 'stage')}", number / len(waiting))
+                case.solve(costs)
+            waiting = [case for case in cases if shares and self._may_count(case, costs)]
 
     def _may_count(self, case: Case, costs: ProportionCosts) -> bool:
         """True if with less memory for products a case may fit and be the fastest, or first of its number of IPUs."""
@@ -599,16 +639,18 @@ class FitSearch:
 
     def _is_first(self, case: Case) -> bool:
         """True if no plan of so many IPUs was found."""
-        return all(plan.ipus != case.plan.ipus for plan, _ in self.found)
+        return all(plan.model_ipus != case.plan.model_ipus for plan, _ in self.found)
 
-    def _cases(self, size: int, io_tiles: int, model: Model, num_segments: int) -> Iterator[Case]:
+    def _cases(self, size: ModelSize, io_tiles: int, model: Model, num_segments: int) -> Iterator[Case]:
         training = model.groups is not None
         for ipus in self.space.ipus:
-            replicas = self.space.system.num_ipus // ipus
+            replicas = self.space.replicas(ipus, size.group)
+            if not replicas:
+                continue
             least = (2 * ipus - 1 if training else ipus) if ipus > 1 else 1
-            accumulation = self.space.accumulation(size, replicas)
+            accumulation = self.space.accumulation(size.micro_batch, replicas // size.group)
             if accumulation is None or 0 < accumulation < least:
-                self.undivided.append((ipus, replicas, size))
+                self.undivided.append((ipus, replicas, size.micro_batch))
                 continue
             if num_segments < ipus:
                 continue
@@ -616,10 +658,11 @@ class FitSearch:
                 plan = Spreading(
                     ipus=ipus,
                     replicas=replicas,
-                    micro_batch=size,
+                    micro_batch=size.micro_batch,
                     accumulation=accumulation or least,
                     recompute=recompute,
                     io_tiles=io_tiles,
+                    group=size.group,
                 )
                 yield Case(self.space, plan, is_free=not accumulation)
 
@@ -629,27 +672,25 @@ class FitSearch:
             if choice == Recomputation.NOTHING or (ipus > 1 and training):
                 yield choice
 
-    def _measure(
-        self, size: int, io_tiles: int, segments: Sequence[SegmentNetwork], share: float | None
-    ) -> list[SegmentCosts]:
+    def _measure(self, of: _Measured, share: float | None) -> list[SegmentCosts]:
         """Costs of the segments, of which each kind is compiled once."""
         settings = replace(self.space.settings, memory_proportion=share or self.space.settings.memory_proportion)
-        system, first = self.space.computing(io_tiles), self.space.proportions[0]
+        system, first, at = self.space.computing(of.io_tiles), self.space.proportions[0], (of.io_tiles, of.ipus)
         missing: list[SegmentNetwork] = []
-        for kind in dict.fromkeys(segments):
-            if (kind, share, io_tiles) in self._costs:
+        for kind in dict.fromkeys(of.segments):
+            if (kind, share, *at) in self._costs:
                 continue
             if share is not None and not kind.has_products:
-                self._costs[kind, share, io_tiles] = self._costs[kind, first, io_tiles]
-            elif (costs := known(kind, settings, system)) is not None:
-                self._costs[kind, share, io_tiles] = costs
+                self._costs[kind, share, *at] = self._costs[kind, first, *at]
+            elif (costs := known(kind, settings, system, of.ipus)) is not None:
+                self._costs[kind, share, *at] = costs
             else:
                 missing.append(kind)
         # The longest first, so that none is left when the others are done.
         missing.sort(key=lambda kind: -len(kind.forward.ops))
         planned = "" if share is None else f", products with {share:g} of a tile's memory"
-        what = f"compile {counted(len(missing), 'part')}, micro-batches of {size}{planned}"
-        tasks = [partial(measured, kind, settings, system) for kind in missing]
+        what = f"compile {counted(len(missing), 'part')}, micro-batches of {of.size.micro_batch}{planned}"
+        tasks = [partial(measured, kind, settings, system, of.ipus) for kind in missing]
         made = side_by_side(tasks, lambda done: self.progress(what, done / len(tasks)))
-        self._costs |= {(kind, share, io_tiles): costs for kind, costs in zip(missing, made, strict=True)}
-        return [self._costs[kind, share, io_tiles] for kind in segments]
+        self._costs |= {(kind, share, *at): costs for kind, costs in zip(missing, made, strict=True)}
+        return [self._costs[kind, share, *at] for kind in of.segments]

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from abele.expr import derivative
 from abele.fitting.chain import SegmentChain
-from abele.network import Group, Network, NetworkBuilder, NetworkOp, Optimiser, Pipeline, Value
+from abele.network import Group, Network, NetworkBuilder, NetworkOp, Optimiser, Pipeline, Split, Value
 from abele.network.ir import FrozenDict, needed
 from abele.network.ops import build
 from abele.network.passes.base import Pass
@@ -32,12 +32,16 @@ class SegmentNetwork:
         training: The same with a loss whose gradient by what leaves is what the host says; None for inference.
         trained: For each optimiser the parameters that it updates, by name.
         num_results: Outputs that are the model's own; those that go to other segments follow.
+        group: Replicas that compute it together, of which the networks are one.
+        splits: Splits of the parameters of which each has a part, by name.
     """
 
     forward: Network
     training: Network | None
     trained: tuple[tuple[Optimiser, tuple[str, ...]], ...]
     num_results: int
+    group: int = 1
+    splits: tuple[tuple[str, Split], ...] = ()
 
     @property
     def groups(self) -> list[Group]:
@@ -65,13 +69,22 @@ class SegmentNetwork:
         return Pipeline(tuple(made))
 
 
-def segment_network(chain: SegmentChain, number: int, groups: Sequence[Group] | None) -> SegmentNetwork:
+def segment_network(
+    chain: SegmentChain,
+    number: int,
+    groups: Sequence[Group] | None,
+    *,
+    group: int = 1,
+    splits: Sequence[tuple[str, Split]] = (),
+) -> SegmentNetwork:
     """The network of a segment.
 
     Args:
         chain: The chain that it is of.
         number: Its place there.
         groups: Optimisers and the parameters that they update; None for inference.
+        group: Replicas that compute the model together.
+        splits: Splits of the parameters of which each has a part, by name.
     """
     net, segment = chain.net, chain.segments[number]
     # Ops before the segment that make values known to be fixed, such as masks, are repeated in it.
@@ -89,19 +102,20 @@ def segment_network(chain: SegmentChain, number: int, groups: Sequence[Group] | 
     following = chain.segments[number + 1].entering if number + 1 < len(chain.segments) else ()
     leaving = [v for v in following if v in made]
     forward = _network(net, ops, values, leaving)
+    cut = dict(splits)
+    parts = tuple((w.name, cut[v.name]) for v, w in values.items() if v in chain.parameters and v.name in cut)
+    results = len(forward.outputs) - len(leaving)
     if groups is None:
-        return SegmentNetwork(forward, None, (), len(forward.outputs) - len(leaving))
+        return SegmentNetwork(forward, None, (), results, group, parts)
     trained = tuple(
         (g.optimiser, tuple(values[p].name for p in g.parameters if p in values))
         for g in groups
         if any(p in values for p in g.parameters)
     )
     # The last segment has the loss; others get gradients of their results from outside.
-    flowing = [
-        forward.outputs[len(forward.outputs) - len(leaving) + n] for n, v in enumerate(leaving) if v in chain.flowing
-    ]
+    flowing = [forward.outputs[results + n] for n, v in enumerate(leaving) if v in chain.flowing]
     training = forward if net.loss in made else _with_gradients(forward, flowing)
-    return SegmentNetwork(forward, training, trained, len(forward.outputs) - len(leaving))
+    return SegmentNetwork(forward, training, trained, results, group, parts)
 
 
 class _Renamed:

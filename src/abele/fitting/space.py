@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from abele.errors import FittingError, InvalidOptionError
 from abele.fitting.plan import Recomputation, StatePlace
 from abele.machine import System
-from abele.network import Group, Network
+from abele.network import Group, Network, Split
 from abele.session import Settings
+from abele.words import counted
 
 PROPORTIONS = (None, 0.25, 0.15)
 """Shares of a tile's memory that products plan with, most first; None is the libraries' own."""
@@ -21,10 +22,12 @@ class Model:
     Attributes:
         net: The network before any pass.
         groups: Optimisers and the parameters that they update; None for inference.
+        splits: Splits of the parameters of which replicas of a group have parts, by name.
     """
 
     net: Network
     groups: tuple[Group, ...] | None
+    splits: tuple[tuple[str, Split], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,10 +51,11 @@ class FitSpace:
             :class:`~abele.network.Schedule`.
         settings: Settings with which networks are compiled.
         starts: Module paths at which a stage may begin; None where it may begin anywhere.
+        group_sizes: Numbers of replicas that compute a model together (tensor parallelism); with 1 each is a model.
 
     Raises:
-        InvalidOptionError: IO tiles that leave none to compute, shares of memory that are none, no machine to try, or
-            no size of the micro-batch.
+        InvalidOptionError: IO tiles that leave none to compute, shares of memory that are none, groups that the machine
+            has no IPUs for or that do not divide them, no machine to try, or no size of the micro-batch.
     """
 
     system: System
@@ -68,10 +72,11 @@ class FitSpace:
     io_tiles: tuple[int, ...] = (0,)
     settings: Settings = field(default_factory=Settings)
     starts: frozenset[str] | None = None
+    group_sizes: tuple[int, ...] = (1,)
 
     def __post_init__(self) -> None:
         tiles = self.system.ipu.num_tiles
-        for name in ("micro_batches", "proportions", "recompute", "states", "io_tiles"):
+        for name in ("micro_batches", "proportions", "recompute", "states", "io_tiles", "group_sizes"):
             if not getattr(self, name):
                 raise InvalidOptionError(f"a search needs something to try, and {name} is empty")
         for share in self.proportions:
@@ -88,6 +93,22 @@ class FitSpace:
                     f"{count} IO tiles leave none to compute: an IPU of {self.system.name} has {tiles} tiles",
                     remedy="32 IO tiles are enough for most programs",
                 )
+        self._check_groups()
+
+    def _check_groups(self) -> None:
+        ipus = self.system.num_ipus
+        sizes = [n for n in range(1, ipus + 1) if ipus % n == 0]
+        for size in self.group_sizes:
+            if size not in sizes:
+                raise InvalidOptionError(
+                    f"groups of {counted(size, 'replica')} cannot share {self.system.name}",
+                    because=f"a replica has an IPU at least, and the machine has {counted(ipus, 'IPU')}",
+                    remedy=f"groups of {', '.join(map(str, sizes))}",
+                )
+
+    def replicas(self, ipus: int, group: int) -> int:
+        """Replicas of so many IPUs that the machine has room for, in whole groups; 0 where not one group fits."""
+        return self.system.num_ipus // (ipus * group) * group
 
     def computing(self, io_tiles: int) -> System:
         """The machine without IO tiles, of which each IPU has so many."""
@@ -100,11 +121,11 @@ class FitSpace:
         """Numbers of IPUs to a replica: powers of two."""
         return tuple(1 << n for n in range(self.system.num_ipus.bit_length()) if 1 << n <= self.system.num_ipus)
 
-    def accumulation(self, size: int, replicas: int) -> int | None:
-        """Micro-batches of one replica that make the batch; None where it does not divide, 0 where it is free."""
+    def accumulation(self, size: int, models: int) -> int | None:
+        """Micro-batches of one model that make the batch; None where it does not divide, 0 where it is free."""
         if self.batch is None:
             return 0
-        whole, rest = divmod(self.batch, size * replicas)
+        whole, rest = divmod(self.batch, size * models)
         return whole if whole and not rest else None
 
     def check_batch(self) -> None:
@@ -115,7 +136,8 @@ class FitSpace:
         """
         if self.batch is None:
             return
-        sizes = [(m, self.system.num_ipus // n) for m in self.micro_batches for n in self.ipus]
+        counts = [self.replicas(n, group) // group for n in self.ipus for group in self.group_sizes]
+        sizes = [(m, models) for m in self.micro_batches for models in counts if models]
         if all(self.batch % (m * r) for m, r in sizes):
             tried = ", ".join(str(m) for m in self.micro_batches)
             fewest = min(m * r for m, r in sizes)

@@ -280,6 +280,7 @@ class StageMemory:
         spacing: Segments that bound what is between checkpoints; see :class:`~abele.fitting.plan.StageWay`.
         away: True if activations wait in streaming memory, and on the chip is one that is read.
         ipus: IPUs of a replica.
+        group: Replicas that compute a model together, whose gradients are of different parts.
         counts_sums: False where what summing gradients over replicas takes does not count.
         ring_code: Bytes on a tile of the code that rounds activations, on IPUs where some wait.
     """
@@ -294,6 +295,7 @@ class StageMemory:
     spacing: int
     away: bool
     ipus: int
+    group: int
     counts_sums: bool
     ring_code: int
 
@@ -403,8 +405,8 @@ class StageMemory:
     @cached_property
     def _sums(self) -> CollectiveCosts | None:
         """Costs of summing gradients over replicas; None where that is not done."""
-        reduces = self.costs.training and self.replicas > 1 and self.counts_sums
-        return collective_costs(self.ipus, self.replicas, self.system) if reduces else None
+        reduces = self.costs.training and self.replicas > self.group and self.counts_sums
+        return collective_costs(self.ipus, self.replicas, self.system, group=self.group) if reduces else None
 
     @property
     def _sums_code(self) -> int:

@@ -268,6 +268,7 @@ def _stage_memory(costs: ChainCosts, plan: Spreading, system: System, spacing: i
         spacing=spacing,
         away=plan.waits_off_chip,
         ipus=plan.ipus,
+        group=plan.group,
         counts_sums=counts_sums,
         ring_code=ring_costs(system, narrow=True).code_bytes if plan.narrow_stash else 0,
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from abele import card
-from abele.fitting.fit import Fitted, miss_words
+from abele.fitting.fit import Fitted, miss_words, spread_words
 from abele.fitting.plan import Compilation, Ranked, Spreading, StatePlace, plan_dict
 from abele.words import counted
 
@@ -51,7 +51,7 @@ def fitted_text(fitted: Fitted) -> str:
         lines += [
             "",
             "does not fit:",
-            *(f"  {miss_words(m, fitted.chains[m.plan.micro_batch])}" for m in fitted.misses),
+            *(f"  {miss_words(m, fitted.chains[m.plan.model_size])}" for m in fitted.misses),
         ]
     if fitted.undivided:
         lines += ["", "does not divide the batch, or fill a pipeline: " + _undivided(fitted.undivided)]
@@ -66,6 +66,8 @@ def fitted_text(fitted: Fitted) -> str:
 def plan_words(plan: Spreading) -> str:
     """A plan in one line."""
     parts = [f"{counted(plan.ipus, 'IPU')} to a replica", counted(plan.replicas, "replica")]
+    if plan.group > 1:
+        parts.append(f"of which {plan.group} compute a model together")
     parts.append(f"micro-batches of {plan.micro_batch}, {plan.accumulation:,} to an update")
     if plan.phases:
         parts.append(f"{counted(plan.stages, 'phase')}, between which their tensors are in streaming memory")
@@ -105,7 +107,7 @@ def _row(number: int, ranked: Ranked) -> tuple[str, ...]:
     plan, estimate = ranked.plan, ranked.estimate
     return (
         str(number),
-        f"{plan.ipus} x {plan.replicas}",
+        spread_words(plan),
         f"{plan.micro_batch} x {plan.accumulation:,}",
         _stages_words(plan),
         plan.recompute.value if plan.ipus > 1 else "-",
@@ -146,7 +148,7 @@ def _undivided(cases: Sequence[tuple[int, int, int]]) -> str:
 def _stages(fitted: Fitted, ranked: Ranked) -> list[str]:
     """The stages of a plan, with their cycles and the fullest tile of their IPU."""
     plan, estimate = ranked.plan, ranked.estimate
-    bounds = plan.bounds(len(fitted.chains[plan.micro_batch].segments))
+    bounds = plan.bounds(len(fitted.chains[plan.model_size].segments))
     heading = ("phase" if plan.phases else "stage", "IPU", "parts", "begins at", "cycles", "fullest tile", "of it")
     rows: list[Sequence[str]] = [heading]
     for stage, ((begin, end), module) in enumerate(zip(bounds, fitted.modules(plan), strict=True)):

@@ -19,6 +19,7 @@ from abele.machine import System
 from abele.numerics import ElementType, f16, quarter, u32
 from abele.own_code import own_code
 from abele.poplibs import gcl, popops
+from abele.poplibs.gcl import CommGroup
 
 Transfer = tuple[int, int, int]
 """Bytes from one IPU of a replica to another: sender, receiver, bytes."""
@@ -66,26 +67,30 @@ _SMALL, _LARGE = 1 << 20, 1 << 23
 
 
 @lru_cache(maxsize=64)
-def collective_costs(ipus: int, replicas: int, system: System, dtype: ElementType = f16) -> CollectiveCosts:
+def collective_costs(
+    ipus: int, replicas: int, system: System, dtype: ElementType = f16, *, group: int = 1
+) -> CollectiveCosts:
     """Costs of summing gradients over replicas: programs of that alone are compiled, for one IPU of each replica.
 
     Args:
         ipus: IPUs of a replica.
-        replicas: Number of replicas that sum.
+        replicas: Number of replicas.
         system: The machine.
         dtype: Element type of the gradients.
+        group: Consecutive replicas that compute a model together: those of the same rank sum.
     """
-    of = f"{own_code()} {ipus} {replicas} {system!r} {dtype.name}"
-    return kept(of, CollectiveCosts, lambda: _collective_costs(ipus, replicas, system, dtype))
+    of = f"{own_code()} {ipus} {replicas} {group} {system!r} {dtype.name}"
+    return kept(of, CollectiveCosts, lambda: _collective_costs(ipus, replicas, system, dtype, group))
 
 
-def _collective_costs(ipus: int, replicas: int, system: System, dtype: ElementType) -> CollectiveCosts:
+def _collective_costs(ipus: int, replicas: int, system: System, dtype: ElementType, group: int) -> CollectiveCosts:
     reports = []
+    ranks = CommGroup.orthogonal(replicas // group) if group > 1 else CommGroup.all()
     for size in (_SMALL, _LARGE):
         graph, prog = Graph(system.with_ipus(ipus * replicas), replicas=replicas), Steps()
         here = graph.ipu(0) if ipus > 1 else graph
         data = here.map_linear(here.variable(dtype, (size // dtype.bytes,), name="gradients"))
-        gcl.all_reduce_cross_replica_in_place(here, data, "add", prog, name="all_reduce")
+        gcl.all_reduce_cross_replica_in_place(here, data, "add", prog, ranks, name="all_reduce")
         reports.append(compile_program(graph, prog, allow_out_of_memory=True).report)
     small, large = (report.total_cycles for report in reports)
     slope = (large - small) / (_LARGE - _SMALL)
@@ -97,17 +102,18 @@ def _collective_costs(ipus: int, replicas: int, system: System, dtype: ElementTy
     return CollectiveCosts(small - slope * _SMALL, slope, int(np.median(code[: system.ipu.num_tiles])), float(copies))
 
 
-def all_reduce_cycles(bytes_by_ipu: Sequence[int], replicas: int, system: System) -> int:
+def all_reduce_cycles(bytes_by_ipu: Sequence[int], replicas: int, system: System, *, group: int = 1) -> int:
     """Cycles of summing gradients over replicas, IPU after IPU: all of them wait at the barriers of each.
 
     Args:
         bytes_by_ipu: Gradients on each IPU of a replica.
-        replicas: Number of replicas that sum.
+        replicas: Number of replicas.
         system: The machine.
+        group: Consecutive replicas that compute a model together: those of the same rank sum.
     """
-    if replicas == 1 or not any(bytes_by_ipu):
+    if replicas == group or not any(bytes_by_ipu):
         return 0
-    costs = collective_costs(len(bytes_by_ipu), replicas, system)
+    costs = collective_costs(len(bytes_by_ipu), replicas, system, group=group)
     return math.ceil(sum(costs.start_cycles + costs.cycles_per_byte * size for size in bytes_by_ipu if size))
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,7 +27,10 @@ from abele.fitting import (
 )
 from abele.frontends.poptorch.capture import CapturedModel, capture
 from abele.frontends.poptorch.capture.capture import check_initialised
+from abele.frontends.poptorch.enums import CommGroupType
 from abele.frontends.poptorch.errors import ArgumentError, Error
+from abele.frontends.poptorch.functions.tensor_parallel import Style, parallelize_module
+from abele.frontends.poptorch.models.sharding import OwnValues
 from abele.frontends.poptorch.options import Options
 from abele.frontends.poptorch.training.rules import check_parameters, groups_of
 from abele.frontends.poptorch.values import structures
@@ -83,7 +87,9 @@ _NOTHING = 0
 """PopART's ``RecomputationType.NoRecompute``."""
 
 
-def plan_code(fitted: Fitted, plan: Spreading, model: torch.nn.Module, first: str) -> str:
+def plan_code(
+    fitted: Fitted, plan: Spreading, model: torch.nn.Module, first: str, split: SplitPlan | None = None
+) -> str:
     """The options and blocks of a plan.
 
     Args:
@@ -91,8 +97,11 @@ def plan_code(fitted: Fitted, plan: Spreading, model: torch.nn.Module, first: st
         plan: The plan.
         model: The model.
         first: Module path at which the model's first block begins; empty for the model itself.
+        split: How layers are split over replicas that compute the model together.
     """
     lines = ["from abele import poptorch  # or: import poptorch", ""]
+    if plan.group > 1:
+        lines += [*_split_layers(plan, split or {}), ""]
     if plan.stages > 1:
         lines += [*_blocks(fitted, plan, model, first), ""]
     if fitted.training and plan.ipus > 1 and plan.recompute == Recomputation.SEGMENTS:
@@ -100,9 +109,20 @@ def plan_code(fitted: Fitted, plan: Spreading, model: torch.nn.Module, first: st
     return "\n".join([*lines, *_options(fitted, plan)])
 
 
+def _split_layers(plan: Spreading, split: SplitPlan) -> Iterator[str]:
+    yield "from abele.poptorch import tensor_parallel"
+    yield ""
+    yield f"tensor_parallel.parallelize_module(model, {plan.group}, {{"
+    for name, style in split.items():
+        yield f"    {name!r}: {style!r}," if isinstance(style, str) else f"    {name!r}: tensor_parallel.{style!r},"
+    yield "})"
+
+
 def _options(fitted: Fitted, plan: Spreading) -> list[str]:
     lines = ["opts = poptorch.Options()", f"opts.Abele.system({fitted.space.system.name.partition(':')[0]!r})"]
     lines.append(f"opts.replicationFactor({plan.replicas})")
+    if plan.group > 1:
+        lines.append(f"opts.inputReplicaGrouping({plan.group}, poptorch.CommGroupType.Consecutive)")
     if fitted.training:
         lines.append(f"opts.Training.gradientAccumulation({plan.accumulation})")
     else:
@@ -156,7 +176,7 @@ def _blocks(fitted: Fitted, plan: Spreading, model: torch.nn.Module, first: str)
 
 
 def _checkpoints(fitted: Fitted, plan: Spreading, model: torch.nn.Module) -> list[str]:
-    segments = fitted.chains[plan.micro_batch].segments
+    segments = fitted.chains[plan.model_size].segments
     inside = [segments[number].module for number in plan.checkpoints]
     if not inside:
         return []
@@ -188,6 +208,8 @@ def _attribute(name: str) -> str:
     return f".{name}" if name.isidentifier() else f".get_submodule({name!r})"
 
 
+SplitPlan = Mapping[str, str | Style]
+"""How layers are split, by name; see :func:`~abele.frontends.poptorch.functions.tensor_parallel.parallelize_module`."""
 Progress = Callable[[str, float], None]
 LARGEST = 6
 """Largest number of times that the example's batch is doubled or halved."""
@@ -200,10 +222,12 @@ class Fit:
     Attributes:
         fitted: The plans found.
         model: The model.
+        split: How layers are split over replicas that compute the model together; None where none are.
     """
 
     fitted: Fitted
     model: torch.nn.Module
+    split: SplitPlan | None = None
 
     @property
     def ranking(self) -> tuple[Ranked, ...]:
@@ -228,11 +252,11 @@ class Fit:
     def code(self, ranked: Ranked | Spreading | None = None) -> str:
         """A plan, by default the best, as PopTorch code: blocks and options for ``model``."""
         plan = ranked.plan if isinstance(ranked, Ranked) else ranked or self.best.plan
-        return plan_code(self.fitted, plan, self.model, self._first(plan))
+        return plan_code(self.fitted, plan, self.model, self._first(plan), self.split)
 
     def _first(self, plan: Spreading) -> str:
         """The outermost submodule that the model begins with; empty where it begins with a call of its own."""
-        ops = self.fitted.chains[plan.micro_batch].net.ops
+        ops = self.fitted.chains[plan.model_size].net.ops
         path = next((op.debug.path for op in ops if op.kind != "constant"), "")
         names = path.split("/") if path else []
         starts = self.fitted.space.starts or frozenset()
@@ -259,6 +283,8 @@ def fit(
     optimizer: torch.optim.Optimizer | None = None,
     micro_batches: Sequence[int] | None = None,
     io_tiles: Sequence[int] | None = None,
+    tensor_parallel: SplitPlan | None = None,
+    group_sizes: Sequence[int] | None = None,
     options: Options | None = None,
     check: int = 1,
     progress: Progress | None = None,
@@ -274,14 +300,19 @@ def fit(
         optimizer: Optimiser that trains the model; None to run it forward alone.
         micro_batches: Sizes to try; by default the example's, doubled while it pays, or halved until it fits.
         io_tiles: Numbers of IO tiles to try; by default that of the options alone.
+        tensor_parallel: How layers may be split over groups of replicas, each of which computes one model: a plan for
+            :func:`~abele.frontends.poptorch.functions.tensor_parallel.parallelize_module`. The model stays as it is.
+        group_sizes: Sizes of such groups to try; with 1 each replica is a model. By default 1, and 2 where there is a
+            plan.
         options: Further options of the model, such as its precision and its IO tiles.
         check: Number of the fastest plans that are compiled as a whole, to set figures side by side.
         progress: Called with what is done and the part of it that is.
 
     Raises:
         FittingError: Nothing fits, nothing can be cut, or no division of the batch is left.
+        InvalidOptionError: Groups without a plan, or for which the machine has no IPUs.
         MachineError: An unknown system.
-        Error: The model cannot be recorded.
+        Error: The model cannot be recorded, or not be split as the plan says.
     """
     if not isinstance(model, torch.nn.Module):
         raise ArgumentError(f"fit takes a torch.nn.Module, got {model!r}")
@@ -292,6 +323,7 @@ def fit(
     make = example_inputs if callable(example_inputs) else lambda size: resized(example_inputs, size)
     own = 1 if callable(example_inputs) else batch_of(example_inputs)
     sizes = tuple(dict.fromkeys(micro_batches)) if micro_batches is not None else _sizes(own, batch)
+    groups = _group_sizes(tensor_parallel, group_sizes)
     space = FitSpace(
         system=systems.resolve(system),
         batch=batch,
@@ -300,13 +332,70 @@ def fit(
         io_tiles=((options or Options()).io_tiles,) if io_tiles is None else tuple(dict.fromkeys(io_tiles)),
         settings=replace((options or Options()).settings(type(model).__name__), cache=None),
         starts=frozenset(_starts(model)),
+        group_sizes=groups,
     )
+    # A plan that does not go with the model is refused before anything is compiled.
+    parts = {n: _Part.of(model, n, tensor_parallel or {}) for n in groups if n > 1}
 
-    def model_of(size: int) -> Model:
+    def model_of(size: int, group: int = 1) -> Model:
+        if group > 1:
+            return parts[group].recorded(make(size), optimizer)
         captured = recorded(model, make(size), training=optimizer is not None)
         return Model(captured.net, groups_of(captured, optimizer))
 
-    return Fit(fit_network(model_of, space, check=check, progress=progress), model)
+    return Fit(fit_network(model_of, space, check=check, progress=progress), model, tensor_parallel)
+
+
+def _group_sizes(plan: SplitPlan | None, sizes: Sequence[int] | None) -> tuple[int, ...]:
+    """Sizes of groups to try.
+
+    Raises:
+        InvalidOptionError: They are no numbers of replicas, or need a plan.
+    """
+    found = tuple(dict.fromkeys(sizes)) if sizes is not None else (1, 2) if plan else (1,)
+    for size in found:
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise InvalidOptionError(f"fit: group_sizes takes positive whole numbers, got {size!r}")
+    if not plan and any(size > 1 for size in found):
+        raise InvalidOptionError(
+            f"fit: groups of {max(found)} replicas, and no layer to split over them",
+            remedy='tensor_parallel={"layers.*.up": "column", "layers.*.down": "row"}, or group_sizes=(1,)',
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A model as one replica of a group computes it.
+
+    Attributes:
+        model: A copy with split layers, which has the weights of the model itself.
+        group: Replicas of the group.
+    """
+
+    model: torch.nn.Module
+    group: int
+
+    @staticmethod
+    def of(model: torch.nn.Module, group: int, plan: SplitPlan) -> _Part:
+        """The model split by a plan.
+
+        Raises:
+            Error: As of :func:`~abele.frontends.poptorch.functions.tensor_parallel.parallelize_module`.
+        """
+        weights = {id(t): t for t in (*model.parameters(), *model.buffers())}
+        return _Part(parallelize_module(copy.deepcopy(model, dict(weights)), group, plan), group)
+
+    def recorded(self, example: Any, optimizer: torch.optim.Optimizer | None) -> Model:
+        """The network of one replica, with arguments of a micro-batch."""
+        options = Options().replicationFactor(self.group)
+        own = OwnValues.of(self.model, options.inputReplicaGrouping(self.group, CommGroupType.Consecutive))
+        with own.one_each(self.model) as whole:
+            captured = recorded(self.model, example, training=optimizer is not None)
+        splits = tuple((name, own.splits[name]) for name in captured.weights if name in own.splits)
+        # The optimiser holds whole weights.
+        weights = {name: whole.get(id(t), t) for name, t in captured.weights.items()}
+        return Model(captured.net, groups_of(replace(captured, weights=weights), optimizer), splits)
 
 
 def recorded(model: torch.nn.Module, example: Any, *, training: bool) -> CapturedModel:
