@@ -42,6 +42,12 @@ def fit(
             help="Tiles of each IPU that load and send while the others compute (32 to 192); or numbers to try: 0,32.",
         ),
     ] = "0",
+    tensor: Annotated[
+        str,
+        typer.Option(
+            "--tensor", help="Sizes of groups of replicas that compute one model together, to try: 1,2,4; 1 is none."
+        ),
+    ] = "1",
     inference: Annotated[bool, typer.Option("--inference", help="Run the model forward alone.")] = False,
     check: Annotated[int, typer.Option("--check", help="Compile so many of the fastest as a whole.")] = 1,
     changes: Annotated[
@@ -53,7 +59,8 @@ def fit(
     """Find the smallest machine that holds a model, and the fastest way to spread it over a machine.
 
     A function in a file returns the model and the example inputs of one micro-batch, and may return an optimiser too;
-    with one the model is trained, else it runs forward alone.
+    with one the model is trained, else it runs forward alone. A mapping behind these is a plan for --tensor: how each
+    named layer is split over a group, as poptorch.tensor_parallel.parallelize_module takes it.
     """
     if importlib.util.find_spec("torch") is None:
         raise MissingPackageError(
@@ -69,6 +76,7 @@ def fit(
         micro_batches=None if micro_batch is None else _numbers("--micro-batch", micro_batch),
         half_partials=half_partials,
         io_tiles=_numbers("--io-tiles", io_tiles),
+        group_sizes=_numbers("--tensor", tensor),
         inference=inference,
         check=check,
         changes=changes,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from abele.cli.fit_models import is_file, named_model
-from abele.errors import FittingError
+from abele.errors import FittingError, InvalidOptionError
 from abele.llvm.kept import kept
 from abele.machine import System
 from abele.own_code import own_code
@@ -37,6 +37,7 @@ class FitQuestion:
         sequence: Positions of a sequence; None for the model's usual number.
         half_partials: True to keep partial sums in float16.
         io_tiles: Numbers of IO tiles to try.
+        group_sizes: Sizes of groups of replicas that compute one model together, to try.
         inference: True to run it forward alone.
         check: Number of the fastest plans that are compiled as a whole.
         changes: True to ask what makes the model fit on one IPU, and not how to spread it.
@@ -49,6 +50,7 @@ class FitQuestion:
     sequence: int | None = None
     half_partials: bool = False
     io_tiles: tuple[int, ...] = (0,)
+    group_sizes: tuple[int, ...] = (1,)
     inference: bool = False
     check: int = 1
     changes: bool = False
@@ -94,9 +96,14 @@ def _found(question: FitQuestion, progress: Progress) -> FitAnswer:
 
     keep_freed_memory()
     progress("make the model", 0.0)
-    model, example, optimizer = named_model(question.model, question.sequence)
+    model, example, optimizer, split = named_model(question.model, question.sequence)
     if question.inference:
         optimizer = None
+    if split is None and max(question.group_sizes) > 1:
+        raise InvalidOptionError(
+            f"--tensor: {question.model} has no plan that says how its layers are split over replicas",
+            remedy='a function that returns one last: return model, example, optimizer, {"layers.*.up": "column", …}',
+        )
     if question.changes:
         size = None if question.micro_batches is None else question.micro_batches[0]
         report = changes_to_fit(
@@ -118,6 +125,8 @@ def _found(question: FitQuestion, progress: Progress) -> FitAnswer:
         optimizer=optimizer,
         micro_batches=question.micro_batches,
         io_tiles=question.io_tiles,
+        tensor_parallel=split,
+        group_sizes=question.group_sizes,
         options=_options(question),
         check=question.check,
         progress=progress,
@@ -157,6 +166,7 @@ def answers_by_length(question: FitQuestion, lengths: Sequence[int], progress: P
 
 def lengths_text(answers: dict[int, FitAnswer]) -> str:
     """A line for each sequence length: its smallest machine, and the fastest plan."""
+    from abele.fitting import spread_words
     from abele.report.text import aligned_lines
 
     rows = [("sequence", "smallest", "IPUs x replicas", "micro-batch", "samples/s", "tokens/s")]
@@ -166,7 +176,7 @@ def lengths_text(answers: dict[int, FitAnswer]) -> str:
             rows.append((f"{length:,}", "none", "nothing fits", "", "", ""))
             continue
         rate = best["samples_per_second"]
-        spread = f"{best['ipus_per_replica']} x {best['replicas']}"
+        spread = spread_words(best["ipus_per_replica"], best["replicas"], best["replicas_per_model"])
         smallest = f"{said.data['smallest_ipus']:,}"
         rows.append(
             (f"{length:,}", smallest, spread, f"{best['micro_batch']:,}", f"{rate:,.0f}", f"{rate * length:,.0f}")

@@ -14,8 +14,8 @@ from abele.errors import FileFormatError, InvalidOptionError, nearest
 if TYPE_CHECKING:
     import torch
 
-NamedModel = tuple["torch.nn.Module", Any, "torch.optim.Optimizer | None"]
-"""A model, its example inputs, and how it is trained."""
+NamedModel = tuple["torch.nn.Module", Any, "torch.optim.Optimizer | None", "Mapping[str, Any] | None"]
+"""A model, its example inputs, how it is trained, and how its layers are split over a group of replicas."""
 
 
 def named_model(name: str, sequence: int | None) -> NamedModel:
@@ -67,15 +67,19 @@ def _checked(name: str, returned: Any) -> NamedModel:
     import torch
 
     parts = tuple(returned) if isinstance(returned, (tuple, list)) else (returned,)
+    # What is behind model and inputs says itself what it is.
+    split = parts[-1] if len(parts) > 2 and isinstance(parts[-1], Mapping) else None
+    parts = parts if split is None else parts[:-1]
     if len(parts) not in (2, 3) or not isinstance(parts[0], torch.nn.Module):
         raise FileFormatError(
             f"{name} returned {type(returned).__name__} of {len(parts)}",
-            remedy="return the model and the example inputs of one micro-batch, and an optimizer to train it",
+            remedy="return the model and the example inputs of one micro-batch, an optimizer to train it, and a plan "
+            "that splits its layers; the last two may be left out",
         )
     optimizer = parts[2] if len(parts) == 3 else None
     if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
         raise FileFormatError(f"{name} returned {type(optimizer).__name__} where an optimizer is wanted")
-    return parts[0], parts[1], optimizer
+    return parts[0], parts[1], optimizer, split
 
 
 def _loaded(path: Path) -> Any:

@@ -2,7 +2,17 @@
 
 from abele.fitting.chain import ChainSegment, SegmentChain, chain_of
 from abele.fitting.fit import Fitted, compiled_plan, fit_network, placed
-from abele.fitting.plan import Compilation, Estimate, Miss, ModelSize, Ranked, Recomputation, Spreading, StatePlace
+from abele.fitting.plan import (
+    Compilation,
+    Estimate,
+    Miss,
+    ModelSize,
+    Ranked,
+    Recomputation,
+    Spreading,
+    StatePlace,
+    spread_words,
+)
 from abele.fitting.space import FitSpace, Model
 from abele.fitting.text import fitted_card, fitted_dict, fitted_text
 
@@ -27,4 +37,5 @@ __all__ = [
     "fitted_dict",
     "fitted_text",
     "placed",
+    "spread_words",
 ]

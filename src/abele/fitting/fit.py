@@ -12,7 +12,16 @@ from abele.distribution import inference_program, training_program
 from abele.distribution.tensor_parallel import computed_together
 from abele.errors import AbeleError, FittingError
 from abele.fitting.chain import SegmentChain
-from abele.fitting.plan import Compilation, Estimate, Miss, ModelSize, Ranked, Recomputation, Spreading
+from abele.fitting.plan import (
+    Compilation,
+    Estimate,
+    Miss,
+    ModelSize,
+    Ranked,
+    Recomputation,
+    Spreading,
+    spread_words,
+)
 from abele.fitting.search import FitSearch, Progress, stages_of
 from abele.fitting.space import FitSpace, Model
 from abele.fitting.traffic import STASH
@@ -199,16 +208,12 @@ def miss_words(miss: Miss, chain: SegmentChain) -> str:
         chain: The model for its micro-batch.
     """
     plan, over = miss.plan, miss.lacking_bytes / miss.available_bytes
+    spread = spread_words(plan.ipus, plan.replicas, plan.group)
     return (
-        f"{spread_words(plan)}, micro-batches of {plan.micro_batch}: {_where(miss, chain)} needs "
+        f"{spread}, micro-batches of {plan.micro_batch}: {_where(miss, chain)} needs "
         f"{miss.needed_bytes:,} B on its fullest tile, {miss.lacking_bytes:,} B ({100 * over:.0f} %) too much: "
         f"{miss.largest}"
     )
-
-
-def spread_words(plan: Spreading) -> str:
-    """IPUs of a replica and replicas, and how many of these compute a model together, in a few characters."""
-    return f"{plan.ipus} x {plan.replicas}" + (f" by {plan.group}" if plan.group > 1 else "")
 
 
 def _where(miss: Miss, chain: SegmentChain) -> str:
@@ -395,6 +400,8 @@ def reason(plan: Spreading, estimate: Estimate, best: Spreading, best_estimate: 
 
 
 def _said(name: str, plan: Spreading, best: Spreading) -> str:
+    if name == "imbalance" and plan.group > 1:
+        return "stages that wait where replicas of a group exchange"
     if name == "imbalance" and plan.turns:
         return "stages that take turns"
     if name == "streaming" and plan.phases:
@@ -459,8 +466,8 @@ def fit_network(
     """Find the smallest machine that holds a model and the fastest way to spread it over the machine.
 
     Args:
-        model_of: Gives the model for a size of the micro-batch. For groups of replicas it has an argument ``group``, and
-            gives what one of so many computes.
+        model_of: Gives the model for a size of the micro-batch. For groups of replicas it takes a ``group``, and gives
+            what one of so many computes.
         space: Plans to search.
         check: Number of the fastest plans that are compiled as a whole, to set the figures side by side. Those that do
             not fit then come last, and up to :data:`MORE_CHECKS` others are compiled in their place.

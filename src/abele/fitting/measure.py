@@ -19,6 +19,7 @@ from abele.distribution.tensor_parallel import computed_together
 from abele.fitting.chain import bytes_of, narrow_bytes_of
 from abele.fitting.segment import CROSSING, SegmentNetwork
 from abele.graph import Graph
+from abele.graph.replica_copies import CrossReplicaCopy, CrossReplicaExchange
 from abele.graph.variable import Variable
 from abele.llvm.kept import kept, stored
 from abele.machine import System
@@ -31,8 +32,6 @@ from abele.session.store import content_key
 
 Bytes = npt.NDArray[np.int64]
 Progress = Callable[[str, float], None]
-ACROSS = "cross_replica_copy"
-"""Beginning of the names of steps that copy between replicas."""
 ROUNDS = 10_007
 """Micro-batches of the measured program: a prime, so that no loop of a model or an update runs a multiple of it."""
 _CODE = ("vertex_state", "control_code", "exchange_code")
@@ -65,8 +64,8 @@ class SegmentCosts:
         state_bytes: The optimiser's state over all tiles.
         state_units: Bytes of it that go to streaming memory and back together: of one parameter and type.
         read_again: Numbers of the parameters that the backward pass reads, in the order in which the forward pass does.
-        forward_apart: Cycles of the forward pass before it first meets other replicas of its group, and after it last
-            does; None where it never does.
+        forward_apart: Cycles of the forward pass before other replicas are first met, and after they last are; None
+            where none are.
         backward_apart: The same of the backward pass.
     """
 
@@ -137,7 +136,7 @@ def _target(segment: SegmentNetwork, settings: Settings, system: System, ipus: i
 def _key(segment: SegmentNetwork, target: Settings) -> str:
     groups = None if segment.training is None else segment.groups
     of = content_key(segment.training or segment.forward, _schedule(segment), groups, target)
-    return f"{of} {segment.num_results}"
+    return f"{of} {segment.num_results} {target.system!r}"
 
 
 def _silent(stage: str, part: float) -> None:
@@ -211,13 +210,18 @@ def _marked(op: NetworkOp) -> NetworkOp:
 
 def _cycles(run: Executable) -> tuple[int, int, int]:
     """Cycles of a micro-batch forward and backward, and of the update; without streams."""
+    total, batch, forward = _by_step(run)
+    own = np.array([kind != "stream" for kind in run.report.steps["kind"]], dtype=bool)
+    there, back = total[batch & forward].sum(), total[batch & ~forward].sum()
+    return int(there) // ROUNDS, int(back) // ROUNDS, int(total[own & ~batch].sum())
+
+
+def _by_step(run: Executable) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Cycles of each step in all, and whether it is one of each micro-batch, and one of the forward pass."""
     steps = run.report.steps
     cycles, executions = np.asarray(steps["cycles"]), np.asarray(steps["executions"])
-    own, forward = np.array([kind != "stream" for kind in steps["kind"]], dtype=bool), _is_forward(run)
-    of_batch, total = executions % ROUNDS == 0, cycles * executions
-    batch = own & of_batch
-    there, back = total[batch & forward].sum(), total[batch & ~forward].sum()
-    return int(there) // ROUNDS, int(back) // ROUNDS, int(total[own & ~of_batch].sum())
+    own = np.array([kind != "stream" for kind in steps["kind"]], dtype=bool)
+    return cycles * executions, own & (executions % ROUNDS == 0), _is_forward(run)
 
 
 def _is_forward(run: Executable) -> npt.NDArray[np.bool_]:
@@ -226,38 +230,35 @@ def _is_forward(run: Executable) -> npt.NDArray[np.bool_]:
     """
     prefix = f"{Stage.FORWARD.name.lower()}/"
     found = np.array([name.startswith(prefix) for name in run.report.steps["name"]], dtype=bool)
-    places, meets = np.arange(len(found)), _meets_replicas(run)
-    behind = np.minimum.accumulate(np.where(meets, len(found) - 1, places)[::-1])[::-1]
-    return found[behind]
+    last = len(found) - 1
+    behind = np.where(_meets_replicas(run), last, np.arange(len(found)))
+    return found[np.minimum.accumulate(behind[::-1])[::-1]]
 
 
 def _meets_replicas(run: Executable) -> npt.NDArray[np.bool_]:
     """True for the steps that copy between replicas."""
-    return np.array([name.startswith(ACROSS) for name in run.report.steps["name"]], dtype=bool)
+    meets = np.array([isinstance(s.node, CrossReplicaCopy | CrossReplicaExchange) for s in run.plan], dtype=bool)
+    superstep = np.asarray(run.report.steps["superstep"])
+    return (superstep >= 0) & meets[superstep]
 
 
 def _apart(run: Executable) -> list[tuple[int, int] | None]:
-    """Cycles of a micro-batch forward and backward before replicas first meet, and after they last do."""
-    steps, forward, meets = run.report.steps, _is_forward(run), _meets_replicas(run)
-    cycles, executions = np.asarray(steps["cycles"]), np.asarray(steps["executions"])
-    own = np.array([kind != "stream" for kind in steps["kind"]], dtype=bool) & (executions % ROUNDS == 0)
-    total, found = cycles * executions, list[tuple[int, int] | None]()
-    for which in (own & forward, own & ~forward):
-        at = np.flatnonzero(meets & which)
-        if not len(at):
-            found.append(None)
-            continue
-        before, after = (total[part][which[part]].sum() for part in (slice(None, at[0]), slice(at[-1] + 1, None)))
-        found.append((int(before) // ROUNDS, int(after) // ROUNDS))
+    """Cycles of a micro-batch, forward and backward, before other replicas are first met and after they last are."""
+    total, batch, forward = _by_step(run)
+    meets, found = _meets_replicas(run), list[tuple[int, int] | None]()
+    for own in (batch & forward, batch & ~forward):
+        at = np.flatnonzero(meets & own)
+        ends = (own[: at[0]] * total[: at[0]], own[at[-1] + 1 :] * total[at[-1] + 1 :]) if len(at) else ()
+        found.append((int(ends[0].sum()) // ROUNDS, int(ends[1].sum()) // ROUNDS) if ends else None)
     return found
 
 
 def _forward_again(run: Executable) -> Bytes:
     """Vertex state, control code and registers that the forward pass takes on each tile where it is there again."""
     report, forward = run.report, _is_forward(run)
-    ops = np.unique(np.asarray(report.steps["op"])[forward])
+    ops, supersteps = (np.unique(np.asarray(report.steps[name])[forward]) for name in ("op", "superstep"))
     state, control = (report.code_by_tile(name, op=ops) for name in ("vertex_state", "control_code"))
-    return (state + control)[: run.system.ipu.num_tiles] + _registers(run, np.unique(np.asarray(report.steps["superstep"])[forward]))
+    return (state + control)[: run.system.ipu.num_tiles] + _registers(run, supersteps)
 
 
 def _categories(run: Executable) -> dict[str, Bytes]:

@@ -290,6 +290,11 @@ class Compilation:
     seconds: float = 0.0
 
 
+def spread_words(ipus: int, replicas: int, group: int) -> str:
+    """IPUs of a replica and replicas, and how many of these compute a model together, as a cell of a table."""
+    return f"{ipus} x {replicas}" + (f" by {group}" if group > 1 else "")
+
+
 def plan_dict(plan: Spreading) -> dict[str, Any]:
     """A plan as plain data."""
     return {

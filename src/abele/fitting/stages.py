@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -13,10 +13,12 @@ from abele.fitting.costs import ChainCosts
 from abele.fitting.plan import Recomputation, Spreading, StageWay
 from abele.fitting.stage_memory import StageMemory, best_checkpoints, row_tables
 from abele.fitting.traffic import (
+    Apart,
     StageWork,
     Streams,
     away_cycles,
     handing_cycles,
+    joined_apart,
     meeting_cycles,
     ring_costs,
     ring_cycles,
@@ -78,22 +80,40 @@ class StageCycles:
         """Work of a forward stage, with ``rows`` micro-batches on their way behind it."""
         cycles = int(self._forward[begin, end] + (self._ring[begin, end] if rows else 0))
         cycles += int(self._handed[begin, end])
-        return StageWork(ipu, self.entering(begin, end), cycles, self.leaving(begin, end))
+        apart = self._apart(self._there(begin, end), after=int(self._ring[begin, end]) if rows else 0)
+        return StageWork(ipu, self.entering(begin, end), cycles, self.leaving(begin, end), apart)
 
     def backward_work(self, begin: int, end: int, ipu: int, rows: int) -> StageWork:
         """Work of its backward stage."""
-        cycles = int(self._back[begin, end] + (self._ring[begin, end] if rows else 0))
-        return StageWork(ipu, (0, 0), cycles, (0, 0))
+        ring = int(self._ring[begin, end]) if rows else 0
+        again = self._there(begin, end) if self.recompute != Recomputation.NOTHING else ()
+        apart = self._apart([*again, *self._backwards(begin, end)], before=ring)
+        return StageWork(ipu, (0, 0), int(self._back[begin, end]) + ring, (0, 0), apart)
 
     def last_work(self, begin: int, end: int, ipu: int) -> StageWork:
         """Work of the last stage, forward and backward."""
         copies = int(self._copies[begin, end]) if self.costs.training else 0
         cycles = int(self._forward[begin, end] + self._backward[begin, end] + self._handed[begin, end]) + copies
-        return StageWork(ipu, self.entering(begin, end), cycles, self.leaving(begin, end))
+        back = self._backwards(begin, end) if self.costs.training else ()
+        apart = self._apart([*self._there(begin, end), *back])
+        return StageWork(ipu, self.entering(begin, end), cycles, self.leaving(begin, end), apart)
 
     def last_back_work(self, begin: int, end: int, ipu: int) -> StageWork:
         """Work of the last stage's backward stage, where that is one of its own; it computes nothing again."""
-        return StageWork(ipu, (0, 0), int(self._backward[begin, end] + self._copies[begin, end]), (0, 0))
+        cycles = int(self._backward[begin, end] + self._copies[begin, end])
+        return StageWork(ipu, (0, 0), cycles, (0, 0), self._apart(self._backwards(begin, end)))
+
+    def _there(self, begin: int, end: int) -> list[tuple[int, Apart]]:
+        """Forward passes of segments, with what they are apart from other replicas."""
+        return [(s.forward_cycles, s.forward_apart) for s in self.costs.segments[begin:end]]
+
+    def _backwards(self, begin: int, end: int) -> list[tuple[int, Apart]]:
+        """Backward passes of segments, the last one first."""
+        return [(s.backward_cycles, s.backward_apart) for s in reversed(self.costs.segments[begin:end])]
+
+    def _apart(self, parts: Iterable[tuple[int, Apart]], *, before: int = 0, after: int = 0) -> Apart:
+        """Cycles before and after a stage meets other replicas, with cycles of its ring."""
+        return joined_apart([(before, None), *parts, (after, None)])
 
     @cached_property
     def lasts(self) -> Table:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from abele import card
-from abele.fitting.fit import Fitted, miss_words, spread_words
-from abele.fitting.plan import Compilation, Ranked, Spreading, StatePlace, plan_dict
+from abele.fitting.fit import Fitted, miss_words
+from abele.fitting.plan import Compilation, Ranked, Spreading, StatePlace, plan_dict, spread_words
 from abele.words import counted
 
 _SHOWN = 12
@@ -107,7 +107,7 @@ def _row(number: int, ranked: Ranked) -> tuple[str, ...]:
     plan, estimate = ranked.plan, ranked.estimate
     return (
         str(number),
-        spread_words(plan),
+        spread_words(plan.ipus, plan.replicas, plan.group),
         f"{plan.micro_batch} x {plan.accumulation:,}",
         _stages_words(plan),
         plan.recompute.value if plan.ipus > 1 else "-",

@@ -257,6 +257,28 @@ def handing_cycles(sizes: Sequence[int], io_tiles: int, system: System) -> int:
     return sum(start + math.ceil(size / (io_tiles * exchange.bytes_per_cycle)) for size in sizes)
 
 
+Apart = tuple[int, int] | None
+"""Cycles of some work before its replica first meets others of its group, and after it last does; None where it never
+does."""
+
+
+def joined_apart(parts: Iterable[tuple[int, Apart]]) -> Apart:
+    """The same of works one after the other, each with its cycles.
+
+    >>> joined_apart([(5, None), (9, (2, 3)), (7, (1, 1)), (4, None)])
+    (7, 5)
+    """
+    before, after, meets = 0, 0, False
+    for cycles, apart in parts:
+        if apart is not None:
+            before, after, meets = before + (0 if meets else apart[0]), apart[1], True
+        elif meets:
+            after += cycles
+        else:
+            before += cycles
+    return (before, after) if meets else None
+
+
 @dataclass(frozen=True)
 class StageWork:
     """Work of a stage in a tick.
@@ -266,12 +288,14 @@ class StageWork:
         entering: Streams from the host to it.
         cycles: Its own work.
         leaving: Streams to the host from it.
+        apart: Cycles of that before and after it meets other replicas, which all IPUs wait for.
     """
 
     ipu: int
     entering: Streams
     cycles: int
     leaving: Streams
+    apart: Apart = None
 
     def busy_cycles(self, meeting: int, *, apart: bool) -> int:
         """Cycles that its IPU alone is busy: with its streams, where IPUs meet the host apart."""
@@ -281,9 +305,10 @@ class StageWork:
 def tick_cycles(stages: Iterable[StageWork], meeting: int, *, apart: bool = False, beside: bool = False) -> int:
     """Cycles of a tick, without the exchange that it begins with.
 
-    It loads what stages have of the host, runs them, and sends what the host has of them. Stages of one IPU follow each
-    other, those of different ones run side by side. All IPUs wait for the streams of all; where they meet the host
-    apart, each for its own, and all share the host's link.
+    It loads what stages have of the host, runs them, the last one first, and sends what the host has of them. Stages of
+    one IPU follow each other, those of different ones run side by side but for where replicas of a group exchange: all
+    IPUs are at that barrier. All IPUs wait for the streams of all; where they meet the host apart, each for its own,
+    and all share the host's link.
 
     Args:
         stages: Those that run.
@@ -292,9 +317,14 @@ def tick_cycles(stages: Iterable[StageWork], meeting: int, *, apart: bool = Fals
         beside: True if IO tiles meet the host while the others compute.
     """
     listed = list(stages)
-    by_ipu: dict[int, int] = {}
-    for stage in listed:
-        by_ipu[stage.ipu] = by_ipu.get(stage.ipu, 0) + stage.busy_cycles(meeting, apart=apart)
+    by_ipu = dict.fromkeys((stage.ipu for stage in listed), 0)
+    for stage in reversed(listed):
+        before, after = stage.apart or (stage.busy_cycles(meeting, apart=apart), 0)
+        by_ipu[stage.ipu] += before
+        if stage.apart is not None:
+            together = max(by_ipu.values()) + stage.busy_cycles(meeting, apart=apart) - before - after
+            by_ipu = dict.fromkeys(by_ipu, together)
+            by_ipu[stage.ipu] += after
     slowest = max(by_ipu.values(), default=0)
     if apart:
         return max(slowest, sum(stage.entering[1] + stage.leaving[1] for stage in listed))

@@ -27,9 +27,8 @@ class SelfAttention(nn.Module):
 
         ``mask`` is added to the scores; it is broadcast to [batch, heads, positions, positions].
         """
-        batch, positions, width = x.shape
-        parts = self.project(x).reshape(batch, positions, 3, self.heads, width // self.heads)
+        parts = self.project(x).unflatten(2, (3, self.heads, -1))
         query, key, value = parts.permute(2, 0, 3, 1, 4)
         made = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=self.causal)
-        result: Tensor = self.output(made.transpose(1, 2).reshape(batch, positions, width))
+        result: Tensor = self.output(made.transpose(1, 2).flatten(2))
         return result

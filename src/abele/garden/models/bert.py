@@ -95,6 +95,7 @@ class PretrainingHead(nn.Module):
         self.decode.weight = tokens.weight
         self.pool = nn.Linear(width, width)
         self.follows = nn.Linear(width, 2)
+        self.loss = nn.CrossEntropyLoss()
 
     def forward(self, x: Tensor, places: Tensor, labels: Tensor, follows: Tensor) -> Tensor:
         """The sum of both losses, of encodings [batch, positions, width].
@@ -104,7 +105,7 @@ class PretrainingHead(nn.Module):
         chosen = torch.gather(x, 1, places[:, :, None].expand(-1, -1, x.shape[2]))
         guesses = self.decode(self.norm(F.gelu(self.transform(chosen))))
         pair = self.follows(torch.tanh(self.pool(x[:, 0])))
-        masked = F.cross_entropy(guesses.flatten(0, 1), labels.flatten())
+        masked = self.loss(guesses.flatten(0, 1), labels.flatten())
         return identity_loss(masked + F.cross_entropy(pair, follows), reduction="none")
 
 

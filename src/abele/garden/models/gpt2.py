@@ -72,10 +72,11 @@ class NextTokenHead(nn.Module):
         self.norm = nn.LayerNorm(width)
         self.decode = nn.Linear(width, tokens.num_embeddings, bias=False)
         self.decode.weight = tokens.weight
+        self.loss = nn.CrossEntropyLoss()
 
     def forward(self, x: Tensor, labels: Tensor) -> Tensor:
         """The loss, of [batch, positions, width] and the token that follows each, [batch, positions]."""
-        return F.cross_entropy(self.decode(self.norm(x)).flatten(0, 1), labels.flatten())
+        return self.loss(self.decode(self.norm(x)).flatten(0, 1), labels.flatten())  # type: ignore[no-any-return]
 
 
 class Gpt2(nn.Module):

@@ -13,14 +13,30 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from abele.errors import InvalidOptionError, nearest
+from abele.frontends.poptorch.functions.tensor_parallel import ColumnSplit, Style
 from abele.frontends.poptorch.training import optim
 from abele.garden.models.bert import BertPretraining
 from abele.garden.models.gpt2 import Gpt2
 from abele.garden.models.resnet import ResNet50
 
 Arguments = tuple[Tensor, ...]
+SplitPlan = dict[str, str | Style]
 _MASKED = 0.15
 """Part of the positions of a sequence whose tokens BERT guesses."""
+
+
+_TRANSFORMER: SplitPlan = {
+    "embeddings.tokens": "vocabulary",
+    "layers.*.attended.attention.heads": "divide",
+    "layers.*.attended.attention.project": ColumnSplit(blocks=3),
+    "layers.*.attended.attention.output": "row",
+    "layers.*.feed_forward.widen": "column",
+    "layers.*.feed_forward.narrow": "row",
+    "head.decode": "vocabulary",
+    "head.loss": "vocabulary",
+}
+"""Heads and features of each layer, and the vocabulary, over the replicas of a group. Source: Shoeybi et al.,
+Megatron-LM (2019), section 3."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +51,7 @@ class KnownModel:
         arguments: Arguments of a micro-batch of so many samples, with sequences of so many positions.
         micro_batch: Samples of a micro-batch that it is usually trained with.
         optimizer: Makes the optimiser that it is usually trained with, with sums of gradients in float16.
+        split: How its layers are split over a group of replicas; None where no plan is known.
     """
 
     name: str
@@ -44,9 +61,10 @@ class KnownModel:
     arguments: Callable[[int, int], Arguments]
     micro_batch: int
     optimizer: Callable[[nn.Module], torch.optim.Optimizer]
+    split: SplitPlan | None = None
 
-    def of_length(self, sequence: int | None) -> tuple[nn.Module, Arguments, torch.optim.Optimizer]:
-        """The model with the arguments of its usual micro-batch and its optimiser.
+    def of_length(self, sequence: int | None) -> tuple[nn.Module, Arguments, torch.optim.Optimizer, SplitPlan | None]:
+        """The model with the arguments of its usual micro-batch, its optimiser, and how its layers are split.
 
         Args:
             sequence: Positions of a sequence; None for the usual number. Longer ones make smaller micro-batches.
@@ -59,7 +77,8 @@ class KnownModel:
         usual = self.sequence or 1
         length = sequence or usual
         model = self.make(length)
-        return model, self.arguments(max(1, self.micro_batch * usual // length), length), self.optimizer(model)
+        arguments = self.arguments(max(1, self.micro_batch * usual // length), length)
+        return model, arguments, self.optimizer(model), self.split
 
 
 def known_model(name: str) -> KnownModel:
@@ -139,7 +158,7 @@ def _bert(name: str, title: str, size: tuple[int, int, int], micro_batch: int) -
             _numbers(batch).long(),
         )
 
-    return KnownModel(name, title, 128, make, arguments, micro_batch, optimizer=_lamb)
+    return KnownModel(name, title, 128, make, arguments, micro_batch, optimizer=_lamb, split=_TRANSFORMER)
 
 
 def _gpt2(name: str, title: str, size: tuple[int, int, int]) -> KnownModel:
@@ -153,7 +172,7 @@ def _gpt2(name: str, title: str, size: tuple[int, int, int]) -> KnownModel:
     def arguments(batch: int, positions: int) -> Arguments:
         return _numbers(batch, positions), _numbers(batch, positions).long()
 
-    return KnownModel(name, title, 1024, make, arguments, 1, optimizer=_adam)
+    return KnownModel(name, title, 1024, make, arguments, 1, optimizer=_adam, split=_TRANSFORMER)
 
 
 def _resnet50() -> KnownModel:

@@ -32,6 +32,7 @@ from abele.frontends.poptorch.errors import ArgumentError, Error
 from abele.frontends.poptorch.functions.tensor_parallel import Style, parallelize_module
 from abele.frontends.poptorch.models.sharding import OwnValues
 from abele.frontends.poptorch.options import Options
+from abele.frontends.poptorch.program.recording import COMPILING, recording
 from abele.frontends.poptorch.training.rules import check_parameters, groups_of
 from abele.frontends.poptorch.values import structures
 from abele.machine import System, systems
@@ -390,7 +391,7 @@ class _Part:
         """The network of one replica, with arguments of a micro-batch."""
         options = Options().replicationFactor(self.group)
         own = OwnValues.of(self.model, options.inputReplicaGrouping(self.group, CommGroupType.Consecutive))
-        with own.one_each(self.model) as whole:
+        with COMPILING.held(), recording(), own.one_each(self.model) as whole:
             captured = recorded(self.model, example, training=optimizer is not None)
         splits = tuple((name, own.splits[name]) for name in captured.weights if name in own.splits)
         # The optimiser holds whole weights.
