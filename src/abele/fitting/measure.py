@@ -225,13 +225,14 @@ def _by_step(run: Executable) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.boo
 
 
 def _is_forward(run: Executable) -> npt.NDArray[np.bool_]:
-    """True for the steps of the forward pass, whose names :func:`_marked` made; copies between replicas have none, and
-    belong to the step behind them.
-    """
-    prefix = f"{Stage.FORWARD.name.lower()}/"
-    found = np.array([name.startswith(prefix) for name in run.report.steps["name"]], dtype=bool)
-    last = len(found) - 1
-    behind = np.where(_meets_replicas(run), last, np.arange(len(found)))
+    """True for the steps of the forward pass, whose names :func:`_marked` made."""
+    passes = [name.partition("/")[0] for name in run.report.steps["name"]]
+    found = np.array([name == Stage.FORWARD.name.lower() for name in passes], dtype=bool)
+    if not _meets_replicas(run).any():
+        return found
+    # Copies between replicas and around them have other names, and belong to the step behind them.
+    marked = np.array([name.upper() in Stage.__members__ for name in passes], dtype=bool)
+    behind = np.where(marked, np.arange(len(found)), len(found) - 1)
     return found[np.minimum.accumulate(behind[::-1])[::-1]]
 
 
