@@ -47,6 +47,13 @@ def of_length(sequence=4):
 
 def alone():
     return Net()
+
+def split():
+    return *trained(), {"layers.0": "column", "layers.1": "row"}
+
+def split_forward():
+    model, example, _ = trained()
+    return model, example, {"layers.0": "column", "layers.1": "row"}
 """
 HOW = ("--system", "bow-2000", "--batch", "512", "--micro-batch", "8", "--check", "0")
 
@@ -123,6 +130,20 @@ def test_fit__several_numbers_of_io_tiles__all_are_in_the_ranking(abele: Run, fi
     assert {plan["io_tiles"] for plan in data["ranking"]} == {0, 32}
 
 
+@pytest.mark.parametrize(("name", "trains"), [("split", True), ("split_forward", False)])
+def test_fit__groups_of_a_function_with_a_plan__are_in_the_ranking(
+    abele: Run, file: Path, name: str, trains: bool
+) -> None:
+    data = json.loads(abele("fit", f"{file}:{name}", *HOW, "--tensor", "1,2", "--json").out)
+    assert {plan["replicas_per_model"] for plan in data["ranking"]} == {1, 2}
+    assert ("gradientAccumulation" in data["code"]) == trains
+
+
+def test_fit__plan_and_no_groups__each_replica_is_a_model(abele: Run, file: Path) -> None:
+    data = json.loads(abele("fit", f"{file}:split", *HOW, "--json").out)
+    assert {plan["replicas_per_model"] for plan in data["ranking"]} == {1}
+
+
 def test_fit__changes__model_that_fits_needs_none(abele: Run, file: Path) -> None:
     said = abele("fit", f"{file}:trained", "--system", "bow-2000", "--changes").out
     assert said.strip().endswith("it fits")
@@ -161,6 +182,7 @@ def test_answer__model_with_a_name__is_kept_with_all_that_it_depends_on(
         (("--sequence", "0"), "--sequence takes positive"),
         (("--io-tiles", "1472"), "1472 IO tiles leave none to compute"),
         (("--io-tiles", "-1"), "cannot have -1 IO tiles"),
+        (("--tensor", "1,2"), "has no plan that says how its layers are split"),
     ],
 )
 def test_fit__wrong_option__is_said(abele: Run, file: Path, given: tuple[str, ...], text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,10 @@ from torch import nn
 from abele import poptorch
 from abele.errors import FittingError, InvalidOptionError, MachineError
 from abele.fitting.text import plan_words
+from abele.garden.models import known_model
+from abele.garden.models.gpt2 import Gpt2
 from abele.machine import systems
+from abele.poptorch import tensor_parallel
 
 
 class Classifier(nn.Module):
@@ -303,3 +307,81 @@ def test_fit__each_ipu_has_a_share_of_memory_of_its_own__said_in_words_and_code(
     opts = run(found.code(plan), Classifier())
     assert opts.available_memory_proportion == {0: 0.25, 1: 0.25, 3: 0.15}
     assert "products with 0.25 (IPU 0, 1) and 0.15 (IPU 3) of a tile's memory" in plan_words(plan)
+
+
+def language():
+    """A transformer whose vocabulary divides into no parts."""
+    torch.manual_seed(0)
+    return Gpt2(vocabulary=61, width=128, layers=2, heads=4, positions=16)
+
+
+TOKENS = torch.zeros(2, 16, dtype=torch.int32), torch.zeros(2, 16, dtype=torch.long)
+SPLIT = known_model("gpt2-medium").split
+
+
+@pytest.fixture(scope="module")
+def of_groups():
+    model = language()
+    before = dict(model.named_modules())
+    how = {"batch": 32, "micro_batches": [2], "tensor_parallel": SPLIT, "group_sizes": (2, 4), "check": 0}
+    # Other tests of this process have trained: no forks.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("abele.fitting.side_by_side._LIMIT", 1)
+        made = poptorch.fit(model, TOKENS, system=FEW_TILES, optimizer=sgd(model), **how)
+    assert dict(model.named_modules()) == before
+    return made
+
+
+@pytest.mark.parametrize(("group", "ipus"), [(2, 1), (2, 2), (4, 1)])
+def test_fit__code_of_groups__trains_and_takes_as_long_as_estimated(of_groups, group, ipus):
+    ranked = next(r for r in of_groups.ranking if (r.plan.group, r.plan.ipus) == (group, ipus))
+    model = language()
+    code = of_groups.code(ranked)
+    assert f"tensor_parallel.parallelize_module(model, {group}, {{" in code
+    assert f"opts.inputReplicaGrouping({group}, poptorch.CommGroupType.Consecutive)" in code
+    wrapped = poptorch.trainingModel(model, run(code, model), optimizer=sgd(model))
+    tokens, labels = torch.randint(61, (2, 32, 16))
+    losses = [float(wrapped(tokens.int(), labels).mean()) for _ in range(4)]
+    assert losses[-1] < losses[0]
+    report = wrapped.report()
+    assert ranked.estimate.cycles == pytest.approx(report.total_cycles, rel=0.1)
+    # Code around stages, of ticks and rings, is not in the estimate.
+    fullest = report.memory.by_tile.max() - (2_000 if ipus > 1 else 0)
+    assert max(ranked.estimate.ipu_bytes) == pytest.approx(fullest, rel=0.1)
+
+
+def test_fit__plan_without_sizes__is_tried_on_two_beside_one(monkeypatch):
+    monkeypatch.setattr("abele.fitting.side_by_side._LIMIT", 1)
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64))
+    made = poptorch.fit(
+        model,
+        torch.zeros(8, 64),
+        system=FEW_TILES.with_ipus(2),
+        micro_batches=[8],
+        tensor_parallel={"0": tensor_parallel.ColumnSplit(), "2": "row"},
+        check=0,
+    )
+    assert {r.plan.group for r in made.ranking} == {1, 2}
+    code = made.code(next(r for r in made.ranking if r.plan.group == 2))
+    assert "tensor_parallel.ColumnSplit(" in code
+    run(code, model)
+    assert isinstance(model[0], tensor_parallel.ColumnLinear)
+
+
+@pytest.mark.parametrize(
+    ("plan", "sizes", "error", "text"),
+    [
+        ({"layers.*.up": "row"}, (2,), poptorch.Error, "the plan names 'layers.*.up'"),
+        ({"first": "column", "head": "row"}, (4,), poptorch.Error, "cannot be split over 4 replicas: 6 features"),
+        ({}, (2,), InvalidOptionError, "groups of 2 replicas, and no layer"),
+        (None, (1, 2), InvalidOptionError, "groups of 2 replicas, and no layer"),
+        ({"first": "column"}, (0,), InvalidOptionError, "group_sizes takes positive whole numbers"),
+        ({"first": "column"}, (8,), InvalidOptionError, "groups of 8 replicas cannot share"),
+    ],
+)
+def test_fit__groups_that_the_model_or_the_machine_does_not_go_with__are_refused(plan, sizes, error, text):
+    model = nn.Sequential()
+    model.add_module("first", nn.Linear(4, 6))
+    model.add_module("head", nn.Linear(6, 4))
+    with pytest.raises(error, match=re.escape(text)):
+        poptorch.fit(model, torch.zeros(4, 4), system="bow-2000", tensor_parallel=plan, group_sizes=sizes)

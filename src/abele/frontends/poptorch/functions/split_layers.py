@@ -5,6 +5,7 @@ Such a layer holds the whole weights, under the names that they had in the layer
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any, Self
 
@@ -101,7 +102,7 @@ class SplitLayer(torch.nn.Module):
         made = cls.__new__(cls)
         torch.nn.Module.__init__(made)
         # Tables of its own, with the same parameters in them.
-        tables = {k: dict(v) if isinstance(v, dict) else v for k, v in layer.__dict__.items()}
+        tables = {k: copy.copy(v) if isinstance(v, dict) else v for k, v in layer.__dict__.items()}
         made.__dict__.update(tables)
         for name, value in attributes.items():
             setattr(made, name, value)
