@@ -34,7 +34,7 @@ class StageWay(NamedTuple):
 
 
 class ModelSize(NamedTuple):
-    """What a model's network depends on.
+    """Size of a model's network.
 
     Attributes:
         micro_batch: Samples that it takes at a time.
@@ -131,7 +131,7 @@ class Spreading:
 
     @property
     def model_size(self) -> ModelSize:
-        """What the network depends on."""
+        """Size of the model's network."""
         return ModelSize(self.micro_batch, self.group)
 
     @property

@@ -474,7 +474,7 @@ class _Measured(NamedTuple):
     """Segments that are measured together.
 
     Attributes:
-        size: What the network depends on.
+        size: Size of the model's network.
         io_tiles: Tiles of each IPU that do not compute.
         ipus: IPUs of a replica, where the segments know other replicas.
         chain: The model.
@@ -612,7 +612,16 @@ class FitSearch:
             apart = dict.fromkeys(case.plan.ipus for case in every) if size.group > 1 else {1: None}
             for ipus in apart:
                 cases = [case for case in every if size.group == 1 or case.plan.ipus == ipus]
-                self._solve(cases, _Measured(size, io_tiles, ipus, chain, segments, kinds, model.groups))
+                of = _Measured(
+                    size=size,
+                    io_tiles=io_tiles,
+                    ipus=ipus,
+                    chain=chain,
+                    segments=segments,
+                    kinds=kinds,
+                    groups=model.groups,
+                )
+                self._solve(cases, of)
 
     def _solve(self, cases: Sequence[Case], of: _Measured) -> None:
         """Solve cases that have costs in common, with less memory for products while that may count."""

@@ -51,7 +51,7 @@ class KnownModel:
         arguments: Arguments of a micro-batch of so many samples, with sequences of so many positions.
         micro_batch: Samples of a micro-batch that it is usually trained with.
         optimizer: Makes the optimiser that it is usually trained with, with sums of gradients in float16.
-        split: How its layers are split over a group of replicas; None where no plan is known.
+        split: Plan that splits its layers over a group of replicas; None where none is known.
     """
 
     name: str

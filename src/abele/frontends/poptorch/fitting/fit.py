@@ -98,7 +98,7 @@ def plan_code(
         plan: The plan.
         model: The model.
         first: Module path at which the model's first block begins; empty for the model itself.
-        split: How layers are split over replicas that compute the model together.
+        split: Plan by which replicas that compute the model together split layers.
     """
     lines = ["from abele import poptorch  # or: import poptorch", ""]
     if plan.group > 1:
@@ -210,7 +210,7 @@ def _attribute(name: str) -> str:
 
 
 SplitPlan = Mapping[str, str | Style]
-"""How layers are split, by name; see :func:`~abele.frontends.poptorch.functions.tensor_parallel.parallelize_module`."""
+"""Styles of splitting layers, by name, as ``parallelize_module`` takes them."""
 Progress = Callable[[str, float], None]
 LARGEST = 6
 """Largest number of times that the example's batch is doubled or halved."""
@@ -223,7 +223,7 @@ class Fit:
     Attributes:
         fitted: The plans found.
         model: The model.
-        split: How layers are split over replicas that compute the model together; None where none are.
+        split: Plan by which replicas that compute the model together split layers; None without one.
     """
 
     fitted: Fitted
@@ -301,7 +301,7 @@ def fit(
         optimizer: Optimiser that trains the model; None to run it forward alone.
         micro_batches: Sizes to try; by default the example's, doubled while it pays, or halved until it fits.
         io_tiles: Numbers of IO tiles to try; by default that of the options alone.
-        tensor_parallel: How layers may be split over groups of replicas, each of which computes one model: a plan for
+        tensor_parallel: Plan that splits layers over groups of replicas, each of which computes one model, for
             :func:`~abele.frontends.poptorch.functions.tensor_parallel.parallelize_module`. The model stays as it is.
         group_sizes: Sizes of such groups to try; with 1 each replica is a model. By default 1, and 2 where there is a
             plan.
@@ -336,7 +336,7 @@ def fit(
         group_sizes=groups,
     )
     # A plan that does not go with the model is refused before anything is compiled.
-    parts = {n: _Part.of(model, n, tensor_parallel or {}) for n in groups if n > 1}
+    parts = {n: _SplitModel.of(model, n, tensor_parallel or {}) for n in groups if n > 1}
 
     def model_of(size: int, group: int = 1) -> Model:
         if group > 1:
@@ -366,7 +366,7 @@ def _group_sizes(plan: SplitPlan | None, sizes: Sequence[int] | None) -> tuple[i
 
 
 @dataclass(frozen=True)
-class _Part:
+class _SplitModel:
     """A model as one replica of a group computes it.
 
     Attributes:
@@ -378,14 +378,14 @@ class _Part:
     group: int
 
     @staticmethod
-    def of(model: torch.nn.Module, group: int, plan: SplitPlan) -> _Part:
+    def of(model: torch.nn.Module, group: int, plan: SplitPlan) -> _SplitModel:
         """The model split by a plan.
 
         Raises:
             Error: As of :func:`~abele.frontends.poptorch.functions.tensor_parallel.parallelize_module`.
         """
         weights = {id(t): t for t in (*model.parameters(), *model.buffers())}
-        return _Part(parallelize_module(copy.deepcopy(model, dict(weights)), group, plan), group)
+        return _SplitModel(parallelize_module(copy.deepcopy(model, dict(weights)), group, plan), group)
 
     def recorded(self, example: Any, optimizer: torch.optim.Optimizer | None) -> Model:
         """The network of one replica, with arguments of a micro-batch."""
