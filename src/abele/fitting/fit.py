@@ -241,9 +241,9 @@ def nothing_fits(search: FitSearch) -> FittingError:
             remedy="a machine with larger tiles, or submodules between which one activation goes",
         )
     nearest = min(search.misses, key=lambda m: m.lacking_bytes)
-    size = nearest.plan.model_size
-    chain = search.chains[size]
-    others = [m for m in nearest_of_each(search) if m is not nearest and m.plan.model_size == size]
+    nearest_size = nearest.plan.model_size
+    chain = search.chains[nearest_size]
+    others = [m for m in nearest_of_each(search) if m is not nearest and m.plan.model_size == nearest_size]
     because = [f"nearest: {miss_words(nearest, chain)}", *(miss_words(m, chain) for m in others)]
     least = _Least.of(search, nearest)
     because += least.words() if least is not None else ()

@@ -240,7 +240,7 @@ def _meets_replicas(run: Executable) -> npt.NDArray[np.bool_]:
     """True for the steps that copy between replicas."""
     meets = np.array([isinstance(s.node, CrossReplicaCopy | CrossReplicaExchange) for s in run.plan], dtype=bool)
     superstep = np.asarray(run.report.steps["superstep"])
-    return (superstep >= 0) & meets[superstep]
+    return np.asarray((superstep >= 0) & meets[superstep], dtype=bool)
 
 
 def _apart(run: Executable) -> list[tuple[int, int] | None]:
