@@ -6,6 +6,7 @@ goes between processes.
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 from collections.abc import Callable, Sequence
@@ -55,7 +56,7 @@ def _forked(tasks: Sequence[Callable[[], T]], done: Callable[[int], None]) -> di
     _tasks, context = tasks, multiprocessing.get_context("fork")
     try:
         # A process that is killed, for memory, breaks the pool.
-        with ProcessPoolExecutor(workers, context, keep_freed_memory) as pool, suppress(BrokenProcessPool):
+        with ProcessPoolExecutor(workers, context, _begin) as pool, suppress(BrokenProcessPool):
             numbers = {pool.submit(_done, number): number for number in range(len(tasks))}
             for future in as_completed(numbers):
                 fits, result = future.result()
@@ -65,6 +66,16 @@ def _forked(tasks: Sequence[Callable[[], T]], done: Callable[[int], None]) -> di
     finally:
         _tasks = ()
     return found
+
+
+def _begin() -> None:
+    """Begin a fork, which leaves the garbage of this process alone.
+
+    A session that nobody has any more brings its weights to the host when it is collected. In a fork there are none of
+    the threads that it would wait for.
+    """
+    gc.freeze()
+    keep_freed_memory()
 
 
 def _done(number: int) -> tuple[bool, Any]:

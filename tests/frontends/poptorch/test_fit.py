@@ -324,10 +324,7 @@ def of_groups():
     model = language()
     before = dict(model.named_modules())
     how = {"batch": 32, "micro_batches": [2], "tensor_parallel": SPLIT, "group_sizes": (2, 4), "check": 0}
-    # Other tests of this process have trained: no forks.
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("abele.fitting.side_by_side._LIMIT", 1)
-        made = poptorch.fit(model, TOKENS, system=FEW_TILES, optimizer=sgd(model), **how)
+    made = poptorch.fit(model, TOKENS, system=FEW_TILES, optimizer=sgd(model), **how)
     assert dict(model.named_modules()) == before
     return made
 
@@ -350,8 +347,7 @@ def test_fit__code_of_groups__trains_and_takes_as_long_as_estimated(of_groups, g
     assert max(ranked.estimate.ipu_bytes) == pytest.approx(fullest, rel=0.1)
 
 
-def test_fit__plan_without_sizes__is_tried_on_two_beside_one(monkeypatch):
-    monkeypatch.setattr("abele.fitting.side_by_side._LIMIT", 1)
+def test_fit__plan_without_sizes__is_tried_on_two_beside_one():
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64))
     made = poptorch.fit(
         model,
