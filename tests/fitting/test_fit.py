@@ -127,7 +127,7 @@ def test_measured__values_in_several_shapes__are_live_once():
 
 def test_case__bound__plans_of_products_with_less_memory_hardly_exceed_it(searched):
     small = space("bow-2000", batch=512, recompute=(Recomputation.SEGMENTS,), proportions=(None, 0.15, 0.1))
-    search = FitSearch(small, lambda size: searched.models[size], lambda _what, _part: None)
+    search = FitSearch(small, lambda size: searched.models[ModelSize(size)], lambda _what, _part: None)
     search.run()
     for case, costs in searched.tried:
         (least,) = {of[0.1] for other, of in search.tried if 0.1 in of and other.plan.ipus == case.plan.ipus} or {None}
@@ -158,9 +158,9 @@ def test_search__products_with_less_memory__begin_with_the_least_where_the_numbe
 ):
     asked = []
 
-    def measure(_search, _size, _io_tiles, segments, share):
+    def measure(_search, of, share):
         asked.append(share)
-        return [searched._costs[kind, None, 0] for kind in segments]
+        return [searched._costs[kind, None, 0, 1] for kind in of.segments]
 
     monkeypatch.setattr(FitSearch, "_measure", measure)
     monkeypatch.setattr(FitSearch, "_may_count", lambda *_: True)
