@@ -29,6 +29,22 @@ def product(rows: int, width: int, dtype: str = "f32") -> Network:
     return net.finish()
 
 
+@pytest.mark.parametrize("kind", ["linear", "matmul"])
+def test_compile_network__shared_functions__send_operands_of_large_products_in_halves(kind: str) -> None:
+    for shared in (False, True):
+        net = NetworkBuilder()
+        x, weight = net.input((64, 1024), "f16", "x"), net.parameter((128, 1024), "f16", "weight")
+        product = (
+            build.linear(net, x, weight)
+            if kind == "linear"
+            else build.matmul(net, x, build.permute(net, weight, (1, 0)))
+        )
+        net.output(product)
+        compiled = compile_network(net.finish(), settings=Settings(system=chip(4), shared_functions=shared))
+        names = compiled.executable.report.steps["name"]
+        assert sum(name.endswith("/partials") for name in names) == 1 + shared
+
+
 def case(settings: Settings) -> NetworkCase:
     return NetworkCase(product(4, 4), Schedule(), None, settings)
 

@@ -24,8 +24,8 @@ from abele.numerics import ElementType, f16
 from abele.poplibs.poputil.layout import channels_per_group, clone
 from abele.poplibs.poputil.mapping import map_small, set_mapping
 
-STABLE_NORMS = "stable_norms"
-"""The option of norms among :attr:`Lowering.planning`."""
+STABLE_NORMS, IN_HALVES = "stable_norms", "in_halves"
+"""Options of norms and of matrix products among :attr:`Lowering.planning`, which libraries take apart."""
 
 
 class Lowering:
@@ -160,13 +160,18 @@ class Lowering:
         """True if norms subtract the mean before they square."""
         return bool(self.planning.get(STABLE_NORMS, False))
 
+    @property
+    def in_halves(self) -> bool:
+        """True if operands of large matrix products arrive in halves."""
+        return bool(self.planning.get(IN_HALVES, False))
+
     def planned(self, op: NetworkOp, dtype: ElementType) -> dict[str, Any]:
         """Options of an op's products of operands of ``dtype``: the common ones, overridden by its own.
 
         Operands of f32 have f32 partials, whatever others have.
         """
         options = self.planning if op.hint is None else {**self.planning, **op.hint.options}
-        unknown = {STABLE_NORMS} if dtype == f16 else {STABLE_NORMS, "partials_type"}
+        unknown = {STABLE_NORMS, IN_HALVES} | (set() if dtype == f16 else {"partials_type"})
         unknown |= set() if op.kind.startswith("convolution") else {"enable_conv_dithering"}
         return {name: value for name, value in options.items() if name not in unknown}
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from msgspec import Meta
 
-from abele.distribution.lowering import STABLE_NORMS
+from abele.distribution.lowering import IN_HALVES, STABLE_NORMS
 from abele.distribution.program_options import RunModes
 from abele.graph.graph import SyncPattern
 from abele.machine import System, systems
@@ -94,8 +94,8 @@ SETTINGS = OptionTable(
         ),
         "shared_functions": flag(
             False,
-            doc="the machine holds repeated layers once, and copies their weights in; done by itself where a program "
-            "does not fit otherwise",
+            doc="the machine holds repeated layers once, copies their weights in, and sends operands of large products "
+            "in halves; done by itself where a program does not fit otherwise",
         ),
         "recompute": flag(False, doc="compute cheap activations again in the backward pass, and do not keep them"),
         "recompute_stages": flag(
@@ -237,4 +237,5 @@ class Settings:
         share = {} if self.memory_proportion is None else {"available_memory_proportion": self.memory_proportion}
         partials = {} if self.partials == SETTINGS["partials"].default else {"partials_type": self.partials}
         dithering = {"enable_conv_dithering": True} if self.convolution_dithering else {}
-        return share | partials | dithering | ({STABLE_NORMS: True} if self.stable_norms else {})
+        halves = {IN_HALVES: True} if self.shared_functions else {}
+        return share | partials | dithering | halves | ({STABLE_NORMS: True} if self.stable_norms else {})

@@ -81,8 +81,8 @@ class Linear(OpRule):
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One matmul, then the bias added in place."""
         x, weight = to[op.inputs[0]], to[op.inputs[1]]
-        options = to.planned(op, x.dtype)
-        product = poplin.matmul(to.graph, x, weight.T, to.prog, like=to.like(op.output), in_halves=True, **options)
+        options = to.planned(op, x.dtype) | {"in_halves": to.in_halves}
+        product = poplin.matmul(to.graph, x, weight.T, to.prog, like=to.like(op.output), **options)
         if len(op.inputs) == 3:
             poplin.add_bias(to.graph, product, to[op.inputs[2]], to.prog)
         return product
@@ -138,12 +138,13 @@ class MatMul(OpRule):
         """One matmul, grouped for three dimensions."""
         a, b = (to[v] for v in op.inputs)
         product = poplin.matmul if op.output.ndim == 2 else poplin.matmul_grouped
-        return product(to.graph, a, b, to.prog, like=to.like(op.output), in_halves=True, **to.planned(op, a.dtype))
+        options = to.planned(op, a.dtype) | {"in_halves": to.in_halves}
+        return product(to.graph, a, b, to.prog, like=to.like(op.output), **options)
 
     def lower_onto(self, to: Lowering, op: NetworkOp, total: Tensor, scale: float) -> None:
         """The sums of partial products go on to the total."""
         a, b = (to[v] for v in op.inputs)
-        options = to.planned(op, a.dtype) | {"in_place": True, "in_halves": True}
+        options = to.planned(op, a.dtype) | {"in_place": True, "in_halves": to.in_halves}
         poplin.matmul_acc(to.graph, total, scale, a, b, to.prog, product_type=op.output.dtype, name="matmul", **options)
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
