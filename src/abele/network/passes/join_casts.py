@@ -21,10 +21,11 @@ from typing import ClassVar
 from abele.expr import Cast, Expr, derivative
 from abele.network.ir import BlockBuilder, FrozenDict, Network, NetworkFunction, NetworkOp, OpBlock, Value
 from abele.network.passes.base import BlockPass, BlockRewriting, replaced
+from abele.network.passes.recompute import VIEWS
 from abele.network.registry import rule_of
 from abele.numerics import ElementType, bool_, f16, f32
 
-VIEWS = frozenset({"reshape", "permute", "expand", "slice", "detach"})
+_VIEWS = VIEWS - {"concat"}
 """Kinds of view of one operand, which may have any type."""
 
 
@@ -101,7 +102,7 @@ class _Uses:
             if seen in self._results or seen not in self._readers:
                 return []
             for op, operand in self._readers[seen]:
-                if op.kind in VIEWS:
+                if op.kind in _VIEWS:
                     shown.append(op.output)
                 elif not rule_of(op).widens(op, operand, source):
                     return []
@@ -115,7 +116,7 @@ class _Uses:
             maker = self._maker.get(op.inputs[0])
             if maker is None or maker.output is not op.inputs[0]:
                 return []
-            if maker.kind not in VIEWS:
+            if maker.kind not in _VIEWS:
                 return shown if rule_of(maker).rounds(maker) else []
             op = maker
         return []
