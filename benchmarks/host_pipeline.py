@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from lesser_cpu import hold_pytorch
 from torch import nn
 
 from abele import poptorch
@@ -103,6 +104,7 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
+    hold_pytorch()
     clock = time.process_time if asked.cpu else time.perf_counter
     names = list(STAGES) if asked.placement == "both" else [asked.placement]
     rows = [

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from lesser_cpu import hold_pytorch
 from rich.console import Console
 from rich.table import Table
 from rows_output import print_rows
@@ -106,7 +107,7 @@ def contestants(work: Workload, threads: int, wanted: list[str]) -> dict[str, Co
         try:
             contestant()
             contestant()
-        except (torch._dynamo.exc.BackendCompilerFailed, AbeleError) as error:
+        except (torch._dynamo.exc.BackendCompilerFailed, AbeleError, RuntimeError) as error:
             print(f"{work.name}: {name} cannot run here: {str(error).splitlines()[0]}", file=sys.stderr)
             continue
         ready[name] = contestant
@@ -158,6 +159,7 @@ def main() -> None:
     parser.add_argument("--only", action="append", choices=COLUMNS, help="measure only these")
     parser.add_argument("--cpu", action="store_true", help="processor time instead of wall time")
     arguments = parser.parse_args()
+    hold_pytorch()
     clock = time.process_time if arguments.cpu else time.perf_counter
     torch.set_num_threads(arguments.threads)
     chosen = [work for work in WORKLOADS if work.name in (arguments.workload or [w.name for w in WORKLOADS])]

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from lesser_cpu import hold_pytorch
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
@@ -324,6 +325,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--only", default="")
     options = parser.parse_args()
+    hold_pytorch()
     torch.set_num_threads(options.threads)
     console = Console(stderr=options.json, width=130)
     rows = []

@@ -18,6 +18,7 @@ import kernel_models
 import numpy as np
 import torch
 from kernel_models import Model
+from lesser_cpu import hold_pytorch
 from native_runner import Runner
 
 from abele.kernels import plan_native
@@ -98,6 +99,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--compile", action="store_true", help="torch.compile too (slow to start)")
     args = parser.parse_args()
+    hold_pytorch()
     torch.set_num_threads(args.threads)
     torch.set_flush_denormal(True)
     names = args.workloads or list(WORKLOADS)

@@ -23,6 +23,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from lesser_cpu import hold_pytorch
 from library_cases import Case, all_cases
 from library_layers import all_layers
 from library_more import all_more
@@ -123,6 +124,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5, help="timed turns of each side")
     parser.add_argument("--only", action="append", default=[], help="functions with this in their name")
     arguments = parser.parse_args()
+    hold_pytorch()
     keep_freed_memory()
     torch.set_num_threads(arguments.threads)
     torch.set_flush_denormal(True)

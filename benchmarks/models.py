@@ -35,6 +35,7 @@ from resource import RUSAGE_SELF, getrusage
 from typing import Any
 
 import torch
+from lesser_cpu import hold_pytorch
 from model_zoo import MODELS, ModelEntry
 from rich.console import Console
 from rich.table import Table
@@ -279,6 +280,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--inside", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    hold_pytorch()
     torch.set_num_threads(arguments.threads)
     warnings.filterwarnings("ignore")
     if arguments.inside:

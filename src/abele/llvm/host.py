@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 import llvmlite.binding as binding
+
+from abele.errors import nearest
+
+VARIABLE = "ABELE_CPU"
+"""Environment variable with a lesser CPU by LLVM's name, such as ``haswell``: code is made for that."""
 
 
 @dataclass(frozen=True)
@@ -63,13 +69,70 @@ class HostCpu:
 
 @cache
 def host_cpu() -> HostCpu:
-    """The CPU of this process."""
+    """The CPU that code of this process is for: this machine's, or the lesser one that ``$ABELE_CPU`` names."""
+    here = _this_cpu()
+    wanted = os.environ.get(VARIABLE)
+    if not wanted or wanted == here.name:
+        return here
+    lesser = cpu_named(wanted) if here.is_x86 else None
+    if lesser is None:
+        close = nearest(wanted, [here.name, *_GENERATIONS] if here.is_x86 else [here.name])
+        reason = f"it is no CPU that is known here{f'; {close!r} is' if close else ''}"
+    elif missing := lesser.features - here.features:
+        reason = f"this machine's {here.name} has no {', '.join(sorted(missing)[:4])}"
+    else:
+        return replace(lesser, triple=here.triple)
+    warnings.warn(f"{VARIABLE}={wanted} changes nothing: {reason}", RuntimeWarning, stacklevel=2)
+    return here
+
+
+def cpu_named(name: str) -> HostCpu | None:
+    """The CPU of x86-64 that LLVM calls ``name``; None if it is not known."""
+    if name not in _GENERATIONS:
+        return None
+    features: set[str] = set()
+    before: str | None = name
+    while before is not None:
+        before, added = _GENERATIONS[before]
+        features.update(added.split())
+    return HostCpu(name, "x86_64-unknown-linux-gnu", frozenset(features), _vector_bytes(frozenset(features)))
+
+
+@cache
+def _this_cpu() -> HostCpu:
+    """The CPU of this machine."""
     try:
         features = frozenset(name for name, there in binding.get_host_cpu_features().items() if there)
     except RuntimeError:  # LLVM cannot list them on every system; the CPU name then implies them
         features = frozenset()
     triple = binding.get_process_triple()
     return HostCpu(binding.get_host_cpu_name(), triple, features, _vector_bytes(features))
+
+
+_V2 = "cx8 cmov fxsr mmx sse sse2 64bit cx16 sahf popcnt sse3 ssse3 sse4.1 sse4.2 crc32"
+_V3 = "xsave avx avx2 bmi bmi2 f16c fma lzcnt movbe"
+_V4 = "avx512f avx512bw avx512cd avx512dq avx512vl"
+_GENERATIONS: dict[str, tuple[str | None, str]] = {
+    "x86-64": (None, "cx8 cmov fxsr mmx sse sse2 64bit"),
+    "x86-64-v2": (None, _V2),
+    "x86-64-v3": ("x86-64-v2", _V3),
+    "x86-64-v4": ("x86-64-v3", _V4),
+    "nehalem": ("x86-64-v2", ""),
+    "sandybridge": ("nehalem", "xsave avx aes pclmul"),
+    "ivybridge": ("sandybridge", "f16c fsgsbase"),
+    "haswell": ("ivybridge", "avx2 bmi bmi2 fma lzcnt movbe"),
+    "broadwell": ("haswell", "adx rdseed prfchw"),
+    "skylake": ("broadwell", "clflushopt"),
+    "skylake-avx512": ("skylake", _V4),
+    "cascadelake": ("skylake-avx512", "avx512vnni"),
+    "cooperlake": ("cascadelake", "avx512bf16"),
+    "icelake-server": ("cascadelake", "avx512ifma avx512vbmi avx512vbmi2 avx512bitalg avx512vpopcntdq"),
+    "znver1": ("x86-64-v3", "aes pclmul fsgsbase adx rdseed prfchw clflushopt sse4a"),
+    "znver2": ("znver1", "clwb"),
+    "znver3": ("znver2", "vaes vpclmulqdq"),
+    "znver4": ("znver3", f"{_V4} avx512ifma avx512vbmi avx512vbmi2 avx512vnni avx512bitalg avx512vpopcntdq avx512bf16"),
+}
+"""CPUs of x86-64 by LLVM's names: the one that each adds to, and what it adds of what code or its choice depends on."""
 
 
 def cache_bytes() -> tuple[int, int]:
