@@ -15,6 +15,8 @@ from abele.kernels.plan.passes import Form, PlannerPass, run_passes
 from abele.kernels.plan.reference import evaluate_form
 from abele.kernels.target import HostTarget
 from abele.llvm.flush import denormals_flushed
+from abele.llvm.host import is_elsewhere
+from support import emulator
 
 _LEAF = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 
@@ -31,7 +33,10 @@ def aligned(size: int) -> np.ndarray:
 
 
 def run_plan(plan: NativePlan, storage: dict[int, np.ndarray], threads: int = 1) -> None:
-    """Run ``plan`` once; thread t takes the t-th share of every leaf's units."""
+    """Run ``plan`` once; thread t takes the t-th share of every leaf's units. Those for other CPUs are emulated."""
+    if is_elsewhere():
+        emulator.run_plan(plan, storage, threads)
+        return
     arena = aligned(plan.arena_bytes)
     scratch = [aligned(plan.scratch_bytes) for _ in range(threads)]
     for leaf in plan.leaves:

@@ -10,7 +10,9 @@ import numpy as np
 
 from abele.llvm import ir as ll
 from abele.llvm.emit import F32, F64, I8, I16, I32, I64, POINTER, VOID
-from abele.llvm.jit import compile_ir
+from abele.llvm.host import is_elsewhere
+from abele.llvm.jit import Native, compile_ir
+from support.emulator import Emulation
 
 TYPES = {
     "float32": F32,
@@ -36,9 +38,19 @@ def elementwise(emit: Emit, result: str, *arrays: np.ndarray[Any, Any], lanes: i
     builder = ll.IRBuilder(fn.append_basic_block("entry"))
     _loop(builder, fn, emit, [TYPES[n] for n in names], lanes)
     native = compile_ir(module)
+    if is_elsewhere():
+        _emulated(native, out.size // lanes, *arrays, out)
+        return out
     signature = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * (len(arrays) + 1))
     signature(native.address("run"))(out.size // lanes, *(a.ctypes.data for a in (*arrays, out)))
     return out
+
+
+def _emulated(native: Native, turns: int, *arrays: np.ndarray[Any, Any]) -> None:
+    emulation = Emulation(flushes=False)
+    words = ", ".join([f"{turns}L", *map(emulation.array, arrays)])
+    emulation.call(f"{emulation.function(native.address('run'))}({words})")
+    emulation.run()
 
 
 def _loop(builder: ll.IRBuilder, fn: ll.Function, emit: Emit, types: list[Any], lanes: int) -> None:

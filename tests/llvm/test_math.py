@@ -8,6 +8,7 @@ from elementwise_ir import elementwise
 from scipy import special
 
 from abele.llvm import math as functions
+from abele.llvm.host import host_cpu
 from abele.llvm.math import pow
 
 REFERENCE = {
@@ -19,6 +20,8 @@ REFERENCE = {
     "sin": np.sin,
     "cos": np.cos,
 }
+WITHOUT_FUSED = 1.0
+"""Units that are added to limits where the CPU fuses no multiply-add."""
 LIMIT = {"exp": 1.0, "log": 1.0, "tanh": 2.0, "sigmoid": 2.5, "erf": 2.5, "sin": 2.0, "cos": 2.0}
 EDGES = np.array([0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 2, -2, 3, -3, 0.5, -0.5, 1e-20, -1e-20], np.float32)
 
@@ -46,7 +49,8 @@ def worst_ulps(got: np.ndarray, want: np.ndarray) -> float:
 def test_function__all_magnitudes__within_stated_ulps_of_float64(name: str) -> None:
     x = arguments(name)
     got = elementwise(getattr(functions, name), "float32", x)
-    assert worst_ulps(got, REFERENCE[name](x.astype(np.float64))) <= LIMIT[name]
+    limit = LIMIT[name] + (0.0 if host_cpu().fuses else WITHOUT_FUSED)
+    assert worst_ulps(got, REFERENCE[name](x.astype(np.float64))) <= limit
 
 
 @pytest.mark.parametrize("name", REFERENCE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import re
 import sys
 import threading
 from collections.abc import Callable
@@ -14,7 +15,8 @@ import llvmlite
 import llvmlite.binding as binding
 
 from abele.llvm.cache import load_object, store_object
-from abele.llvm.host import host_cpu
+from abele.llvm.host import host_cpu, is_elsewhere, per_cpu
+from abele.llvm.narrow import half_functions
 
 CODEGEN_VERSION = 2
 """Part of every cache key; raised when this module makes other code from the same IR."""
@@ -25,11 +27,17 @@ _MOST_COMPARED = 200
 itself it compares 1,000. Blocks of unrolled loops have thousands: those of a MobileNet took a quarter of all code
 generation. The 261 objects of that and of ResNet-18 are the same bytes."""
 
+_HALF = re.compile(r"\bhalf\b")
+"""LLVM's type of f16; few modules have it, since kernels convert its bits."""
+
 _lock = threading.RLock()
 _numbers = itertools.count()
-_loaded: dict[str, Native] = {}
-_built: dict[str, Native] = {}
-"""Code that this process made, by a digest of the level and the text."""
+_loaded: dict[tuple[type, str], Native] = {}
+_built: dict[tuple[type, str], Native] = {}
+"""Code that this process made, by a digest of the CPU, the level and the text."""
+_places = itertools.count(1 << 60, 16)
+"""Numbers in place of addresses: no process of a 64-bit CPU has memory there."""
+_foreign: dict[int, tuple[ForeignCode, str]] = {}
 
 
 class Native:
@@ -57,6 +65,31 @@ class Native:
             return int(self._found[symbol][symbol])
 
 
+class ForeignCode(Native):
+    """Code for another CPU, which nothing here can run.
+
+    Attributes:
+        data: The object file.
+    """
+
+    def __init__(self, key: str, data: bytes, cached: bool) -> None:
+        self.key, self.data, self.cached = key, data, cached
+        self._numbers: dict[str, int] = {}
+
+    def address(self, symbol: str) -> int:
+        """A number in place of an address, which no memory can have."""
+        with _lock:
+            if symbol not in self._numbers:
+                self._numbers[symbol] = next(_places)
+                _foreign[self._numbers[symbol]] = self, symbol
+            return self._numbers[symbol]
+
+
+def foreign_symbol(address: int) -> tuple[ForeignCode, str] | None:
+    """The object and the symbol that a number stands for; None if it is no such number."""
+    return _foreign.get(address)
+
+
 def compile_ir(module: Any, *, speed: int = 3) -> Native:
     """Native code of an LLVM module; equal modules share one.
 
@@ -77,10 +110,11 @@ def compile_keyed(content: str, make: Callable[[], Any], *, speed: int = 3) -> N
         speed: Optimisation level, 0 to 3; up to :data:`CLEANED` for code whose loops stay as they are.
     """
     key = hashlib.sha256(f"{_environment()}\n{speed}\n{content}".encode()).hexdigest()
+    known = _kind(), key
     with _lock:
-        if key not in _loaded:
-            _loaded[key] = _load(key) or _build(key, str(make()), speed)
-        return _loaded[key]
+        if known not in _loaded:
+            _loaded[known] = _load(key) or _build(key, str(make()), speed)
+        return _loaded[known]
 
 
 def optimised_ir(module: Any, *, speed: int = 3) -> str:
@@ -97,25 +131,31 @@ def assembly(module: Any, *, speed: int = 3) -> str:
 
 def _load(key: str) -> Native | None:
     data = load_object(key)
-    return None if data is None else Native(key, data, cached=True)
+    return None if data is None else _kind()(key, data, cached=True)
 
 
 def _build(key: str, text: str, speed: int) -> Native:
     # What modules are made from may differ where their text does not: nests with other names of dims, say.
-    digest = hashlib.sha256(f"{speed}\n{text}".encode()).hexdigest()
+    digest = _kind(), hashlib.sha256(f"{_environment()}\n{speed}\n{text}".encode()).hexdigest()
     if digest in _built:
         if (known := load_object(_built[digest].key)) is not None:
             store_object(key, known)
         return _built[digest]
     data = bytes(_machine(speed).emit_object(_optimised(text, speed)))
     store_object(key, data)
-    _built[digest] = Native(key, data, cached=False)
+    _built[digest] = _kind()(key, data, cached=False)
     return _built[digest]
+
+
+def _kind() -> type[Native]:
+    return ForeignCode if is_elsewhere() else Native
 
 
 def _optimised(text: str, speed: int) -> Any:
     machine = _machine(speed)
     parsed = binding.parse_assembly(text)
+    if _HALF.search(text) and not host_cpu().converts_half:
+        parsed.link_in(binding.parse_assembly(_half_functions()))
     parsed.verify()
     parsed.triple = host_cpu().triple
     parsed.data_layout = str(machine.target_data)
@@ -126,6 +166,11 @@ def _optimised(text: str, speed: int) -> Any:
     if speed:
         (_cleaning() if speed <= CLEANED else passes.getModulePassManager()).run(parsed, passes)
     return parsed
+
+
+@cache
+def _half_functions() -> str:
+    return half_functions()
 
 
 def _cleaning() -> Any:
@@ -141,15 +186,18 @@ def _cleaning() -> Any:
     return manager
 
 
-@cache
+@per_cpu
 def _environment() -> str:
     cpu = host_cpu()
     llvm = ".".join(map(str, binding.llvm_version_info))
     return f"{CODEGEN_VERSION} {llvmlite.__version__} {llvm} {cpu.triple} {cpu.name} {cpu.feature_string}"
 
 
-@cache
+@per_cpu
 def _machine(speed: int) -> Any:
+    if is_elsewhere():
+        binding.initialize_all_targets()
+        binding.initialize_all_asmprinters()
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     binding.initialize_native_asmparser()

@@ -1,8 +1,8 @@
 """Elementary functions of f32 as polynomials: straight-line IR that vectorises, for scalars and for vectors of lanes.
 
 A call of the C library for every element costs ten times as much. Errors stay within 2 units in the last place (3 for
-tanh, sigmoid, erf, expm1) wherever the result is normal; remainders are exact. Infinities, NaNs and signs of zero come
-out as IEEE 754 has them.
+tanh, sigmoid, erf, expm1; one more where the CPU fuses no multiply-add) wherever the result is normal; remainders are
+exact. Infinities, NaNs and signs of zero come out as IEEE 754 has them.
 
 Method: range reduction, then polynomials that are our own minimax fits (weighted least squares, iterated), in f32; pow
 is computed in f64. sin, cos and remainder branch where a lane needs another method: an angle of 2^30 or more, a
@@ -60,7 +60,10 @@ _ERFC_LIMIT = 3.95
 """erf rounds to 1 from here on."""
 _SIN = (-1 / 6, 0.00833332918, -0.000198392729, 2.71774595e-06)
 _COS = (-0.5, 0.0416666666, -0.00138888833, 2.47994168e-05, -2.72022032e-07)
-_HALF_PI_HIGH, _HALF_PI_LOW = math.pi / 2, 6.123233995736766e-17
+_HALF_PI = (math.pi / 2, 6.123233995736766e-17)
+"""π/2 in two parts, for multiply-adds that are rounded once."""
+_HALF_PI_SHORT = (3294198 * 2.0**-21, 5522477 * 2.0**-44, 5.390302858158119e-15)
+"""The same in three, of which two have 22 and 23 bits: products with whole numbers below 2^30 are exact in f64."""
 _SIN_LIMIT = 2.0**30
 _TWO_OVER_PI_BITS = 0xA2F9836E4E441529FC2757D1F534DDC0DB6295993C439041FE5163ABDEBBC561B7246E3A424DD2E006492EEA09D1921C
 """2/π times 2^384. Source: its definition, with digits of π by Machin's formula."""
@@ -239,11 +242,12 @@ def _within_an_eighth(b: Builder, x: Value) -> tuple[Value, Value, Value]:
     """Sine and cosine of the remainder of |x| after whole quarters of a turn, within ±π/4, and their number."""
     size = intrinsic(b, "llvm.fabs", x)
     usual = b.fcmp_ordered("<", size, constant(x.type, _SIN_LIMIT))
-    # In f64, π/2 in two parts is enough up to the limit.
+    # In f64, π/2 in two parts is enough up to the limit, or in three where products are rounded.
     wide = b.fpext(b.select(usual, size, constant(x.type, 0.0)), like(x, F64))
     turns = intrinsic(b, "llvm.rint", b.fmul(wide, constant(wide.type, 2 / math.pi)))
-    angle = multiply_add(b, turns, constant(wide.type, -_HALF_PI_HIGH), wide)
-    angle = multiply_add(b, turns, constant(wide.type, -_HALF_PI_LOW), angle)
+    angle = wide
+    for part in _HALF_PI if host_cpu().fuses else _HALF_PI_SHORT:
+        angle = multiply_add(b, turns, constant(wide.type, -part), angle)
     near = b.fptrunc(angle, x.type), b.fptosi(turns, like(x, I32))
     r, quadrant = corrected(b, b.not_(usual), near, lambda: _reduced(b, size))
     square = b.fmul(r, r)

@@ -44,6 +44,20 @@ def from_f32(builder: ll.IRBuilder, value: Value, name: str, *, native: bool | N
     return _f32_to_half(builder, value)
 
 
+def half_functions() -> str:
+    """Text of a module with the functions that LLVM calls to convert ``half`` where no instruction does."""
+    module = ll.Module("half")
+    b = _function(module, "__extendhfsf2", F32, HALF)
+    b.ret(_half_to_f32(b, b.bitcast(b.function.args[0], I16)))
+    b = _function(module, "__truncsfhf2", HALF, F32)
+    b.ret(b.bitcast(_f32_to_half(b, b.function.args[0]), HALF))
+    return str(module)
+
+
+def _function(module: ll.Module, name: str, result: ll.Type, argument: ll.Type) -> ll.IRBuilder:
+    return ll.IRBuilder(ll.Function(module, ll.FunctionType(result, [argument]), name).append_basic_block("entry"))
+
+
 def _half_to_f32(b: ll.IRBuilder, bits: Value) -> Value:
     word = b.zext(bits, like(bits, I32))
     kind, floats = word.type, like(bits, F32)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import llvmlite.binding as binding
@@ -22,7 +21,7 @@ from abele.codelet.cpp.single import computes_in_double, in_single_precision
 from abele.errors import CodeletError, CodeletLoadError
 from abele.llvm import ir as ll
 from abele.llvm.emit import Value, constant
-from abele.llvm.host import host_cpu
+from abele.llvm.host import host_cpu, per_cpu
 
 # Operations left undefined by LLVM, with the results of Python codelets.
 #
@@ -255,7 +254,7 @@ def _locals_as_values(module: Any) -> str:
     return str(module)
 
 
-@cache
+@per_cpu
 def machine() -> Any:
     """Target machine of the host, of no particular CPU."""
     binding.initialize_native_target()

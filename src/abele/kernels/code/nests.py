@@ -39,7 +39,7 @@ from abele.kernels.code.memory import (
     store_one,
     stream_lanes,
 )
-from abele.kernels.code.ops import combine, fma, llvm_type, splat
+from abele.kernels.code.ops import combine, llvm_type, splat
 from abele.kernels.code.panels import copy_square, copy_vector, dim_along_rows, square_step
 from abele.kernels.code.points import Point, Points, Typed, combine_lanes
 from abele.kernels.code.raw_moves import with_raw_moves
@@ -61,7 +61,7 @@ from abele.kernels.nest.loop_nest import (
 from abele.kernels.schedule.pack_panels import Panel
 from abele.kernels.schedule.schedule import NestSchedule
 from abele.llvm import ir as ll
-from abele.llvm.emit import constant, counted_loop, intrinsic
+from abele.llvm.emit import constant, counted_loop, intrinsic, multiply_add
 from abele.numerics import ElementType, bool_, f32, i32
 
 Value = Any
@@ -510,7 +510,7 @@ class _NestCode:
         partial = in_lanes and wide and at.valid < self.schedule.lanes and not self._is_zero_beyond(value)
         plain = not guards and not partial
         if plain and accumulate.combine == "add" and accumulate.type.is_float and _is_product(value):
-            return fma(body, operand(value.args[0]), operand(value.args[1]), before)
+            return multiply_add(body, operand(value.args[0]), operand(value.args[1]), before)
         after = combine(body, accumulate.combine, before, operand(value), accumulate.type)
         if guards:
             condition = self.points.condition(guards, at)

@@ -7,7 +7,7 @@ from typing import Any
 
 from abele.expr.operation import TABLE
 from abele.llvm import ir as ll
-from abele.llvm.emit import declared, intrinsic, suffix
+from abele.llvm.emit import declared, suffix
 from abele.numerics import ElementType, bool_, f32, i32, i64, u32, u64
 
 Value = Any
@@ -45,11 +45,6 @@ def overloaded(builder: ll.IRBuilder, name: str, args: list[Value], result: Any,
     """Call the LLVM intrinsic ``name`` that gives ``result``, overloaded on the types ``overloads``."""
     full = ".".join([name, *map(suffix, overloads)])
     return builder.call(declared(builder, full, result, [a.type for a in args]), args)
-
-
-def fma(builder: ll.IRBuilder, x: Value, y: Value, z: Value) -> Value:
-    """x·y + z, rounded once."""
-    return intrinsic(builder, "llvm.fma", x, y, z)
 
 
 def combine(builder: ll.IRBuilder, name: str, x: Value, y: Value, type_: ElementType) -> Value:

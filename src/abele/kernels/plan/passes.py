@@ -68,6 +68,7 @@ from abele.kernels.tasks.stream_stores import stream_stores
 from abele.kernels.tasks.text import leaf_program_text, program_text
 from abele.kernels.tasks.widen_operands import widen_operands
 from abele.llvm.flush import denormals_flushed
+from abele.llvm.host import is_elsewhere
 from abele.numerics import ElementType, bf16, f32
 from abele.writing import writing
 
@@ -96,9 +97,12 @@ Plan = Callable[[Sequence[Buffer], Sequence[BoundKernel], HostTarget], NativePla
 
 
 def measured_target(plan: Plan) -> HostTarget:
-    """CPU of this process, with products chosen by measurements on it; ``plan`` makes the plans to measure."""
+    """CPU that code is made for, with products chosen by measurements on it; ``plan`` makes the plans to measure.
+
+    Nothing is measured for CPUs other than this machine's.
+    """
     target = host_target()
-    if target.products is None:
+    if target.products is None or is_elsewhere():
         return target
     return replace(target, products=replace(target.products, measure=_Measure(plan)))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from abele.errors import InvalidOptionError, nearest
 from abele.kernels.routines.blocking import Blocking, blocking
 from abele.kernels.routines.gains import MatrixLibrary, library_gain, loaded_library
-from abele.llvm.host import cache_bytes
+from abele.llvm.host import cache_bytes, is_elsewhere
 from abele.numerics import ElementType, bf16
 
 # Costs of the packed routine beside loops over register tiles.
@@ -95,7 +95,7 @@ def product_costs(lanes: int, registers: int, *, pairs: bool = False) -> Product
         )
     if way == "loops":
         return None
-    library = None if way == "packed" else loaded_library()
+    library = None if way == "packed" or is_elsewhere() else loaded_library()
     if way == "mkl" and library is None:
         raise InvalidOptionError(
             f"{VARIABLE} is 'mkl', which is not in this process",

@@ -34,7 +34,7 @@ from typing import Any
 from abele.kernels.routines.blocking import Blocking
 from abele.kernels.routines.packing import PackedPanel, PackingWriter, RoutineWriter, i64
 from abele.llvm import ir as ll
-from abele.llvm.emit import BF16, F32, I16, I32, I64, POINTER, VOID, constant, declared, prefetch
+from abele.llvm.emit import BF16, F32, I16, I32, I64, POINTER, VOID, constant, declared, multiply_add, prefetch
 
 # Functions that pack panels of bf16 in pairs: two neighbours along the summed dim are a word of four bytes.
 #
@@ -310,7 +310,7 @@ class _PackedWriter(RoutineWriter):
     def _multiply_add(self, left: Value, right: Value, onto: Value) -> Value:
         """``onto`` plus the products of the words of two vectors."""
         if self.sizes.word == 1:
-            return self.call("llvm.fma", self.wide, left, right, onto)
+            return multiply_add(self.builder, left, right, onto)
         pairs = ll.VectorType(BF16, 2 * self.sizes.lanes)
         factors = [self.builder.bitcast(value, pairs) for value in (left, right)]
         return self.builder.call(declared(self.builder, PAIRS, self.wide, [self.wide, pairs, pairs]), [onto, *factors])

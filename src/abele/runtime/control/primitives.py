@@ -12,7 +12,7 @@ from string import Template
 from abele.llvm import ir as ll
 from abele.llvm.emit import I32, I64, POINTER, VOID, declared
 from abele.llvm.flush import emit_clear_flags, emit_enter, emit_flags, emit_leave
-from abele.llvm.host import host_cpu
+from abele.llvm.host import host_cpu, per_cpu
 from abele.llvm.jit import Native, compile_ir
 from abele.runtime.control.bytecode import (
     ACTION_BYTES,
@@ -69,7 +69,7 @@ class Primitives:
     native: Native
 
 
-@cache
+@per_cpu
 def primitives() -> Primitives:
     """The control virtual machine, compiled or taken from the cache at the first call."""
     native = compile_ir(module_text(), speed=_MACHINE_SPEED)
@@ -121,7 +121,7 @@ def find_nonfinite(type_name: str) -> int:
     return _compiled("nonfinite", NAME=type_name, **sizes).address(f"nonfinite_{type_name}")
 
 
-@cache
+@per_cpu
 def _compiled(name: str, **constants: int | str) -> Native:
     return compile_ir(_text(name, **constants))
 
