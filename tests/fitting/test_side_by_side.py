@@ -26,7 +26,7 @@ class Ending:
 def test_side_by_side__garbage_of_the_parent__is_not_collected_in_forks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("abele.fitting.side_by_side._cores", lambda: 2)
+    monkeypatch.setattr("abele.fitting.side_by_side.num_threads", lambda: 2)
     log = tmp_path / "log"
     gc.collect()
     gc.disable()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -17,6 +16,7 @@ from typing import Any, TypeVar
 
 from abele.errors import AbeleError
 from abele.fitting.heap import keep_freed_memory
+from abele.llvm.host import num_threads
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ def side_by_side(tasks: Sequence[Callable[[], T]], done: Callable[[int], None]) 
 def _forked(tasks: Sequence[Callable[[], T]], done: Callable[[int], None]) -> dict[int, T]:
     """Results by number of those tasks that forks could do."""
     global _tasks
-    workers = min(len(tasks), _cores(), _LIMIT)
+    workers = min(len(tasks), num_threads(), _LIMIT)
     found: dict[int, T] = {}
     if workers < 2 or "fork" not in multiprocessing.get_all_start_methods() or multiprocessing.current_process().daemon:
         return found
@@ -83,7 +83,3 @@ def _done(number: int) -> tuple[bool, Any]:
         return True, _tasks[number]()
     except AbeleError:
         return False, None
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

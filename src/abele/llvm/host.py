@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache, wraps
 from pathlib import Path
@@ -144,7 +145,44 @@ def _caches() -> dict[int, _Cache]:
 
 
 def num_threads() -> int:
-    """Hardware threads that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Hardware threads that this process may use: those that it may run on, or fewer that its container pays for."""
+    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(there, quota_threads() or there)
+
+
+def quota_threads(root: Path = Path("/")) -> int | None:
+    """Threads that the processor time of this process's control group lasts for, rounded up; None without a limit.
+
+    The least quota of the group and those around it counts. In a container the group's path may be the host's, of which
+    only the last part is there to see; the root of the mount then stands for it.
+
+    Args:
+        root: Root of the file system.
+
+    Source: Linux, Documentation/admin-guide/cgroup-v2.rst (``cpu.max``), Documentation/scheduler/sched-bwc.rst.
+    """
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except (OSError, UnicodeDecodeError):
+        return None
+    mount, quotas = root / "sys/fs/cgroup", []
+    for line in lines:
+        _, controllers, path = (*line.split(":", 2), "", "")[:3]
+        # Version 2 has one tree for all controllers, version 1 one each; some systems have both.
+        trees = [mount, mount / "unified"] if not controllers else [mount / controllers, mount / "cpu"]
+        if not controllers or "cpu" in controllers.split(","):
+            group = Path(path.lstrip("/"))
+            groups = [tree / part for tree in trees for part in (group, *group.parents)]
+            quotas += [quota for folder in groups if (quota := _quota(folder)) is not None]
+    return max(1, math.ceil(min(quotas))) if quotas else None
+
+
+def _quota(group: Path) -> float | None:
+    """Processor seconds per second of a control group; None where it has no limit of its own."""
+    for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
+        with suppress(OSError, ValueError):
+            quota, period = " ".join((group / name).read_text() for name in names).split()
+            # Without a limit the quota is "max", or -1.
+            if quota != "max" and int(quota) > 0 and int(period) > 0:
+                return int(quota) / int(period)
+    return None

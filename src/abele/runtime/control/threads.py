@@ -10,13 +10,6 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 
 
-def available_cores() -> int:
-    """Cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 @dataclass
 class _ThreadJob:
     """One job on all threads."""

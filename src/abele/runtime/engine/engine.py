@@ -17,12 +17,12 @@ from abele.compiler.text.display import programs_text
 from abele.errors import AbeleError, EngineError
 from abele.graph import Graph, HostFunction, Program, RemoteBuffer, Stream, Variable
 from abele.job.launched import ranks_on_host
+from abele.llvm.host import num_threads
 from abele.numerics import to_host
 from abele.report import CallTimes, HostProfile, Report, Table
 from abele.runtime.checks.checking import Checks
 from abele.runtime.control.bytecode import Verdict
 from abele.runtime.control.listing import listing
-from abele.runtime.control.threads import available_cores
 from abele.runtime.engine.compare_orders import compare_orders
 from abele.runtime.engine.deployment import MODES, Deployment, Programs, check_options, checks_of, executable
 from abele.runtime.engine.options import read_options, set_log_level
@@ -140,7 +140,7 @@ class Engine:
         self.checks = checks_of(checks, self.options)
         # Only vertices as placed have fields to check.
         self.mode = "tiles" if debug or self.checks.any else mode
-        self.threads = threads or max(1, available_cores() // (1 if ranks is None else ranks_on_host()))
+        self.threads = threads or max(1, num_threads() // (1 if ranks is None else ranks_on_host()))
         self.print_stream: IO[str] = sys.stdout
         image_options = self._image_options(debug, self._kept(keep))
         self._log = RunLog(self.options, self.executable)

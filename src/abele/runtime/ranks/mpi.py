@@ -18,6 +18,7 @@ import numpy as np
 from abele.errors import MissingPackageError, RankLostError
 from abele.job.launched import launched_rank, launched_size, ranks_on_host
 from abele.job.progress import PROGRESS
+from abele.llvm.host import num_threads
 from abele.runtime.ranks.group import RankMessage
 
 PATIENCE_VARIABLE = "ABELE_RANKS_TIMEOUT"
@@ -57,8 +58,7 @@ class MpiRanks:
             self._mpi = mpi
             self._world = mpi.COMM_WORLD.Dup()
         self._requests: dict[int, tuple[Sequence[RankMessage], list[Any]]] = {}
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        self._spin_seconds = _SPIN_SECONDS if ranks_on_host() <= cores else 0.0
+        self._spin_seconds = _SPIN_SECONDS if ranks_on_host() <= num_threads() else 0.0
         given = os.environ.get(PATIENCE_VARIABLE)
         self._patience = patience_seconds if patience_seconds is not None or given is None else float(given)
 
