@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from lesser_cpu import hold_pytorch
+from lesser_cpu import cpu_of_both, hold_pytorch
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
@@ -298,7 +298,8 @@ def measure(case: Case, threads: int, rounds: int) -> dict[str, Any]:
 
 def show(rows: list[dict[str, Any]], console: Console) -> None:
     """Print the rows as a table."""
-    table = Table(title="indexing and sorting on this host", title_justify="left", box=None, padding=(0, 2, 0, 0))
+    title = f"indexing and sorting on this host, {cpu_of_both()}"
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
     for heading in ("function", "abele ms", "torch ms", "ratio", "compile s", "cycles", "busiest"):
         table.add_column(heading, justify="left" if heading == "function" else "right")
     for row in rows:

@@ -35,7 +35,7 @@ from resource import RUSAGE_SELF, getrusage
 from typing import Any
 
 import torch
-from lesser_cpu import hold_pytorch
+from lesser_cpu import cpu_of_both, hold_pytorch
 from model_zoo import MODELS, ModelEntry
 from rich.console import Console
 from rich.table import Table
@@ -215,7 +215,8 @@ def in_a_process(entry: ModelEntry, arguments: argparse.Namespace) -> dict[str, 
 
 def show(rows: list[dict[str, Any]]) -> None:
     """Print the rows as a table, and the geometric means."""
-    table = Table(title="models, trained on this host", title_justify="left", box=None, padding=(0, 2, 0, 0))
+    title = f"models, trained on this host, {cpu_of_both()}"
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
     headings = (
         "model",
         "error",
