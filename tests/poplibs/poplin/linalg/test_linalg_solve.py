@@ -208,25 +208,36 @@ def _on(tiles: int, dtype: str, shapes: tuple, options: dict, values: list[np.nd
     return bench.run(factor, solved)
 
 
-@pytest.mark.parametrize("n", [1, 63, 64, 65, 131])
+@pytest.mark.parametrize("n", [1, 15, 63, 64, 66, 131])
 @pytest.mark.parametrize("batch", [(), (3,)], ids=str)
-def test_cholesky__blocks_of_the_host_and_rows_left_over__matches_numpy(n: int, batch: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("lower", [True, False])
+def test_cholesky__panels_of_the_host_and_columns_left_over__matches_numpy(
+    n: int, batch: tuple[int, ...], lower: bool
+) -> None:
     bench = Bench(16)
     root = np.random.default_rng(n).standard_normal((*batch, n, n))
-    a = bench.tensor(root @ np.swapaxes(root, -1, -2) + n * np.eye(n), "f32")
-    (got,) = bench.run(linalg.cholesky(bench.graph, a, True, bench.prog), mode="native")
-    np.testing.assert_allclose(got, np.linalg.cholesky(bench.data[a].astype(np.float64)), rtol=1e-4, atol=1e-4)
+    values = (root @ np.swapaxes(root, -1, -2) + n * np.eye(n)).astype(np.float32)
+    a = bench.tensor(np.where(_triangle(np.ones((n, n)), lower), values, np.nan).astype(np.float32))
+    (got,) = bench.run(linalg.cholesky(bench.graph, a, lower, bench.prog), mode="native")
+    wanted = np.linalg.cholesky(values.astype(np.float64))
+    np.testing.assert_allclose(got, wanted if lower else np.swapaxes(wanted, -1, -2), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("right", [1, 3, 4, 131])
+@pytest.mark.parametrize("right", [1, 4, 5, 16, 131])
 @pytest.mark.parametrize("lower", [True, False])
-def test_triangular_solve__sides_by_fours_and_left_over__solves_on_the_host(right: int, lower: bool) -> None:
-    bench, n = Bench(16), 37
+@pytest.mark.parametrize("turned", [True, False])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_triangular_solve__panels_and_rows_left_over__solves_on_the_host(
+    right: int, lower: bool, turned: bool, dtype: str
+) -> None:
+    bench, n = Bench(16), 38
     rng = np.random.default_rng(right)
     square = rng.standard_normal((n, n)) / n + 2 * np.eye(n)
-    a = bench.tensor(np.tril(square) if lower else np.triu(square), "f32")
-    b = bench.tensor(rng.standard_normal((n, right)), "f32")
-    out = linalg.triangular_solve(bench.graph, a, b, True, lower, False, bench.prog)
+    kept = _triangle(square, lower ^ turned).astype(dtype)
+    a, b = bench.tensor(kept), bench.tensor(rng.standard_normal((n, right)).astype(dtype))
+    out = linalg.triangular_solve(bench.graph, a.T if turned else a, b, True, lower, False, bench.prog)
     one, three = bench.run(out, mode="native"), bench.run(out, mode="native", threads=3)
     np.testing.assert_array_equal(one[0], three[0])
-    np.testing.assert_allclose(bench.data[a].astype(np.float64) @ one[0], bench.data[b], rtol=1e-4, atol=1e-4)
+    matrix = bench.values(a).astype(np.float64)
+    wanted = np.linalg.solve(matrix.T if turned else matrix, bench.values(b).astype(np.float64))
+    np.testing.assert_allclose(one[0], wanted, atol=TOLERANCE[dtype] * abs(wanted).max())
