@@ -8,6 +8,7 @@ import pytest
 from kernels_kit import form_after
 from products_kit import linear
 
+from abele.expr.nodes import apply
 from abele.kernels import BoundKernel, Buffer, HostKernel, StoreRounding, bind
 from abele.kernels.nest.binding import bound_calls
 from abele.kernels.nest.ir import affine, load, nest, store
@@ -100,3 +101,13 @@ def test_schedule__on_disk__equals_the_one_searched_for(monkeypatch: pytest.Monk
     choose_schedule._cheapest.cache_clear()
     monkeypatch.setattr(choose_schedule, "_searched", lambda *_: pytest.fail("searched again"))
     assert choose_schedule._cheapest(*question) == first
+
+
+@pytest.mark.parametrize(("op", "folded"), [("neg", True), ("erf", False)])
+def test_lanes__of_sums_that_a_function_takes__are_folded_only_where_it_is_cheap(op: str, folded: bool) -> None:
+    # Results of folded lanes come one by one, and a polynomial would run on a single lane.
+    rows, columns = ElementAccess(0, f32, affine(("i", 64), "k")), ElementAccess(1, f32, affine(("j", 64), "k"))
+    product = NestReduction("add", Fetch(rows) * Fetch(columns), f32)
+    out = Out(ElementAccess(2, f32, affine("i", ("j", 512))), apply(op, Acc(0)))
+    loops = LoopNest((("i", 512), ("j", 64)), (("k", 64),), (product,), (out,), 3)
+    assert (choose_schedule.choose_schedule(loops, HostTarget(8, registers=16)).lane == "k") == folded

@@ -30,6 +30,7 @@ import numpy as np
 from abele.arrays import Float64, Int64
 from abele.kernels.nest.ir import Apply, Cast, Expr, Rounded
 from abele.kernels.nest.loop_nest import ElementAccess, Fetch, LoopNest, Out, RowFetch, free_dims
+from abele.kernels.nest.operation_costs import expressions_cost
 from abele.kernels.schedule.pack_panels import FAR_BYTES, Panel, find_panel, fits_panel, packable_fetches
 from abele.kernels.schedule.schedule import NestSchedule
 from abele.kernels.schedule.traffic import LINE_BYTES, Traffic
@@ -86,7 +87,7 @@ MAX_ROW_UNITS = 64
 
 _ROUNDING = 1 + 1e-9
 """Factor of a bound, so that costs equal but for rounding keep to it."""
-_CODE = ("kernels/schedule", "kernels/nest", "expr")
+_CODE = ("kernels/schedule", "kernels/nest", "expr", "expr/operations", "llvm")
 """Folders of the code that a schedule depends on."""
 
 Tile = tuple[tuple[str, int], ...]
@@ -363,7 +364,8 @@ class _NestFacts:
         outside = {e for value in values for e in value.walk()}
         self.outer_accesses = [e.access for e in outside if isinstance(e, Fetch)] + [o.access for o in nest.outs]
         self.outer_rows = self._rows_of(values)
-        self.rounded = sum(map(_rounding_cost, outside))
+        # Each is worked out once per result: for a vector of them, or for one where lanes were folded.
+        self.finishing = sum(map(_rounding_cost, outside)) + expressions_cost(values)
         self.reduced = math.prod(n for _, n in nest.reduced)
         self.packable = frozenset(packable_fetches(nest))
 
@@ -387,7 +389,8 @@ class _CostModel:
         self.square = _square(nest, lane, width)
         self.parallel = dict(nest.parallel)
         self.registers = target.registers
-        self.extents, self.work, self.rounded, self.reduced = facts.extents, facts.work, facts.rounded, facts.reduced
+        self.extents, self.work, self.reduced = facts.extents, facts.work, facts.reduced
+        self.finishing = facts.finishing
         self.working = min(self.work, WORKING_REGISTERS)
         # What is copied into a panel is read in order.
         self.packed = {f for f in facts.packable if fits_panel(nest, f, lane, width)}
@@ -510,8 +513,8 @@ class _CostModel:
         # What happens once per reduction is shared by all its points.
         stored = tiles.points(self.parallel)
         once = self.outer / self.width + (FOLD_COST if self.folds else 0.0) + TILE_COST / stored
-        # Results that were folded out of lanes are rounded one by one.
-        once = (once + self.rounded / (1 if self.folds else self.width)) / self.reduced
+        # Results that were folded out of lanes are finished one by one.
+        once = (once + self.finishing / (1 if self.folds else self.width)) / self.reduced
         return np.asarray((step + once) * waste)
 
     def _waste(self, tiles: _Tiles) -> Float64:

@@ -24,8 +24,6 @@ MIN_PRODUCT_REUSE = 2
 
 SMALL_PART = 32
 """Ratio of the largest task's points above which the schedule of a smaller one does not matter."""
-MIN_FILLED = 0.5
-"""Share of the lanes that samples have to fill in products; values that stay near make up for the other half."""
 BARRIER_CYCLES = 2000
 """Cycles of two threads that meet, about half a microsecond."""
 
@@ -117,7 +115,8 @@ def _starves_products(program: TaskProgram, sample: SampleDim, block: int) -> bo
     """True if products lose more in the few lanes that a block of samples fills than all tasks in a row gain.
 
     Samples are the lanes of a block, so a batch of six is four lanes of sixteen, and two of eight in the second block:
-    products take five times as long as with another dim in the lanes. What is gained is a barrier for each task.
+    products take five times as long as with another dim in the lanes, and of a batch of sixteen, in two blocks of
+    eight, twice as long. What is gained is a barrier for each task.
     """
     lanes = program.target.lanes
     filled = sample.extent / (-(-sample.extent // block) * lanes)
@@ -127,7 +126,7 @@ def _starves_products(program: TaskProgram, sample: SampleDim, block: int) -> bo
         other = min(lanes, max((n for d, n in task.parallel if d != dim), default=1)) / lanes
         if len(task.reductions) == 1 and is_product(task.reductions[0]) and other > filled:
             lost += task.points * (1 / filled - 1 / other) / lanes
-    return filled < MIN_FILLED and lost > BARRIER_CYCLES * len(program.tasks)
+    return lost > BARRIER_CYCLES * len(program.tasks)
 
 
 def _reuses_much(program: TaskProgram, task: Task) -> bool:

@@ -1,0 +1,56 @@
+"""Cost of element-wise operations, in vector operations: what their code has of instructions.
+
+A multiply-add, an addition or a comparison costs 1. An exponential costs what its polynomial and its range reduction
+have, some 25; a division costs what a vector divider keeps the other operations waiting for. The numbers are counted
+from the code that :data:`abele.expr.operation.TABLE` emits, so that they follow it.
+
+Example: relu costs 1, a GELU by the error function about 40.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+
+from abele.expr.operation import TABLE
+from abele.kernels.nest.ir import Apply, Expr
+from abele.llvm import ir as ll
+from abele.llvm.emit import F32, VOID
+
+DIVISION_COST = 10
+"""Vector operations that a core does while its divider works on one vector of 32 bytes: five cycles, at two a cycle.
+
+Source: reciprocal throughput of VDIVPS ymm on uops.info: 5 on Skylake and later, 3 to 5 on Zen 2 to 5. Square roots
+take 6.
+"""
+_LANES = 8
+_FREE = ("bitcast ", "insertelement ", "extractelement ", "br ", "ret ", "phi ")
+"""Instructions that make no vector operation: they rename values, or belong to a scalar."""
+_SLOW = ("fdiv ", 'call <8 x float> @"llvm.sqrt')
+
+
+@cache
+def operation_cost(op: str) -> int:
+    """Vector operations of the operation ``op`` on floats; 1 of those that take none."""
+    code = TABLE[op].code
+    if code is None or code.f32 is None:
+        return 1
+    lanes = ll.VectorType(F32, _LANES)
+    condition = ll.VectorType(ll.IntType(1), _LANES)
+    args = [condition if op == "select" and n == 0 else lanes for n in range(TABLE[op].arity)]
+    function = ll.Function(ll.Module("cost"), ll.FunctionType(VOID, args), "cost")
+    code.f32(ll.IRBuilder(function.append_basic_block("entry")), *function.args)
+    texts = [str(line).partition(" = ")[2].strip() for block in function.blocks for line in block.instructions]
+    return max(1, sum(_instruction_cost(text) for text in texts if text))
+
+
+def expressions_cost(values: Iterable[Expr]) -> int:
+    """Vector operations of some expressions; parts that are equal are worked out once."""
+    parts = {part for value in values for part in value.walk() if isinstance(part, Apply)}
+    return sum(operation_cost(part.op) for part in parts)
+
+
+def _instruction_cost(text: str) -> int:
+    if text.startswith(_SLOW):
+        return DIVISION_COST
+    return int(not text.startswith(_FREE))
