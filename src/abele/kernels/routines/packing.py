@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from abele.kernels.routines.blocking import Blocking
+from abele.kernels.routines.blocking import GROUP, Blocking
 from abele.llvm import ir as ll
 from abele.llvm.emit import F32, I32, I64, POINTER, VOID, constant, counted_loop, declared, suffix
 from abele.llvm.narrow import widened
@@ -62,8 +62,8 @@ class RoutineWriter:
     def mask(self, there: Value, vector: int) -> Value:
         """The lanes of the ``vector``-th vector whose number is below ``there``."""
         lanes = self.sizes.lanes
-        numbers = ll.Constant(ll.VectorType(I64, lanes), [ll.Constant(I64, vector * lanes + n) for n in range(lanes)])
-        return self.builder.icmp_signed("<", numbers, self.splat(there, numbers.type))
+        numbers = ll.Constant(ll.VectorType(I32, lanes), [ll.Constant(I32, vector * lanes + n) for n in range(lanes)])
+        return self.builder.icmp_signed("<", numbers, self.splat(self.builder.trunc(there, I32), numbers.type))
 
     def splat(self, value: Value, type_: Any) -> Value:
         """A vector of ``type_`` with ``value`` in every lane."""
@@ -105,6 +105,17 @@ def stored_type(type_: str) -> Any:
 def element_bytes(type_: str) -> int:
     """Bytes of an element."""
     return as_element_type(type_).bytes
+
+
+def halves(width: int, lanes: int) -> list[int]:
+    """Parts of ``width`` elements: as many vectors of ``lanes`` as there are, then a half, a quarter and so on."""
+    parts = []
+    while width:
+        while lanes > width:
+            lanes //= 2
+        parts.append(lanes)
+        width -= lanes
+    return parts
 
 
 NARROW = 4
@@ -187,17 +198,52 @@ class PackingWriter(RoutineWriter):
     def _pack_across(self, panel: PackedPanel, piece: tuple[Value, Value], depth: Value) -> None:
         """Rows of the panel lie in memory as they shall: vector copies of a piece, given by its start and size."""
         type_, width, (first, size) = panel.type, panel.width, piece
-        lanes, stored = self.sizes.lanes, ll.VectorType(stored_type(type_), self.sizes.lanes)
         start = self.at(panel.source, self._entry(panel.across, first), stored_type(type_))
         to = self.at(panel.target, first, F32)
-        masks = [self.mask(size, v) for v in range(-(-width // lanes))]
-        with self.loop(i64(0), depth, 1) as p:
-            line = self.at(start, self._entry(panel.along, p), stored_type(type_))
-            row = self.at(to, self.builder.mul(p, i64(width)), F32)
+        masks = [self.mask(size, v) for v in range(-(-width // self.sizes.lanes))]
+        with self.builder.if_else(self.builder.icmp_signed("==", size, i64(width))) as (whole, part):
+            for side, chosen in ((whole, None), (part, masks)):
+                with side, self.loop(i64(0), depth, 1) as p:
+                    line = self.at(start, self._entry(panel.along, p), stored_type(type_))
+                    self._copy(line, self.at(to, self.builder.mul(p, i64(width)), F32), type_, width, chosen)
+
+    def _copy(self, line: Value, row: Value, type_: str, width: int, masks: Sequence[Value] | None = None) -> None:
+        """Copy ``width`` elements from ``line`` to ``row``; those of ``masks`` alone where there are any."""
+        lanes, place = self.sizes.lanes, 0
+        if masks is None and self.sizes.masks and width % lanes:
+            masks = [self.mask(i64(width), v) for v in range(-(-width // lanes))]
+        if masks is not None:
             for v, mask in enumerate(masks):
                 place = self.at(line, i64(v * lanes), stored_type(type_))
-                raw = self.masked_load(place, mask, stored, element_bytes(type_))
+                raw = self.masked_load(place, mask, ll.VectorType(stored_type(type_), lanes), element_bytes(type_))
                 self.masked_store(self._widened(raw, type_), self.at(row, i64(v * lanes), F32), mask)
+            return
+        # Nothing beyond the row may be read, so the rest goes in halves.
+        for part in halves(width, lanes):
+            kind = ll.VectorType(stored_type(type_), part)
+            raw = self.builder.load(self.at(line, i64(place), stored_type(type_)), typ=kind, align=element_bytes(type_))
+            self.builder.store(self._widened(raw, type_), self.at(row, i64(place), F32), align=4)
+            place += part
+
+    def group_packing(self, type_: str, width: int, name: str) -> Any:
+        """``void (first, slice, depth, stride, across*, along*, source, target)``.
+
+        :data:`GROUP` whole panels of rows whose elements lie next to each other, ``stride`` words apart once packed: a
+        line of the caches has elements of several panels, and is read once for all of them.
+        """
+        args = self.open(name, [I64] * 4 + [POINTER] * 4)
+        first, slice_, depth, stride, across, along, source, target = args
+        start = self.at(source, self._entry(across, first), stored_type(type_))
+        along = self.at(along, slice_, I64)
+        targets = [self.at(target, self.builder.mul(stride, i64(n)), F32) for n in range(GROUP)]
+        with self.loop(i64(0), depth, 1) as p:
+            line = self.at(start, self._entry(along, p), stored_type(type_))
+            place = self.builder.mul(p, i64(width))
+            for n, panel in enumerate(targets):
+                part = self.at(line, i64(n * width), stored_type(type_))
+                self._copy(part, self.at(panel, place, F32), type_, width)
+        self.builder.ret_void()
+        return self.function
 
     def _pack_along(self, panel: PackedPanel, run: int, ends: tuple[Value, Value]) -> None:
         """Summed elements lie in rows of ``run``: blocks of lanes × run elements, transposed in registers."""
@@ -210,18 +256,28 @@ class PackingWriter(RoutineWriter):
             self.at(panel.source, self._entry(panel.across, self.least(i64(r), last)), stored_type(type_))
             for r in range(width)
         ]
-        masks = [self.mask(there, v) for v in range(-(-width // lanes))]
         with self.loop(*ends, run) as p:
             to = self.at(panel.target, self.builder.mul(p, i64(width)), F32)
             from_ = self._entry(panel.along, p)
-            for v, mask in enumerate(masks):
+            for v in range(-(-width // lanes)):
                 places = [self.at(s, from_, stored_type(type_)) for s in starts[v * lanes : (v + 1) * lanes]]
                 square = [
                     self._widened(self.builder.load(s, typ=raw, align=element_bytes(type_)), type_) for s in places
                 ]
                 square += [ll.Constant(square[0].type, ll.Undefined)] * (lanes - len(square))
                 for n, column in enumerate(self._transposed(square, run)):
-                    self.masked_store(column, self.at(to, i64(n * width + v * lanes), F32), mask)
+                    self._store_whole(column, self.at(to, i64(n * width), F32), v, width)
+
+    def _store_whole(self, value: Value, row: Value, vector: int, width: int) -> None:
+        """Store the ``vector``-th vector of a row of ``width``.
+
+        Rows come from the first to the last, so that each is written over what was stored beyond the one before.
+        """
+        place = self.at(row, i64(vector * self.sizes.lanes), F32)
+        if self.sizes.masks and (vector + 1) * self.sizes.lanes > width:
+            self.masked_store(value, place, self.mask(i64(width), vector))
+        else:
+            self.builder.store(value, place, align=4)
 
     def _pack_one_by_one(self, panel: PackedPanel, ends: tuple[Value, Value]) -> None:
         """Elements that have no neighbours to go with."""
