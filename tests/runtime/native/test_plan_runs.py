@@ -11,6 +11,7 @@ from abele.errors import EngineError
 from abele.graph import Copy, Execute, Graph, If, Repeat, Sequence, Tensor, concat
 from abele.kernels.nest.ir import HostKernel, load, nest, store
 from abele.numerics import f32
+from abele.poplibs import popops
 from abele.runtime import Engine
 from support.engines import run_both, run_once
 from support.examples import examples
@@ -250,3 +251,22 @@ def test_native__operand_reshaped_across_its_layout__is_fused_all_the_same():
     with Engine(graph, prog, threads=2) as engine:
         engine.run()
         np.testing.assert_array_equal(engine["y"], engine[seen] + 1)
+
+
+def test_native__copy_of_groups_of_7_columns_into_groups_of_8__moves_every_element() -> None:
+    graph, prog = Graph("bow-2000"), Sequence()
+    first = graph.variable(f32, (2, 3, 7), "first").map_linear()
+    rest = graph.variable(f32, (3, 26), "rest").map_linear()
+    made = graph.variable(f32, (5, 3, 8), "made").map_linear()
+    source = concat([first.transpose((1, 0, 2)).reshape((3, 14)), rest], 1)
+    destination = made.transpose((1, 0, 2)).reshape((3, 40))
+    popops.mul_in_place(graph, rest, 2.0, prog)
+    # The second group of the destination begins inside of the second group of the source.
+    prog.add(Copy(source, destination))
+    popops.add_in_place(graph, destination, 1.0, prog)
+    values = np.arange(120, dtype=np.float32).reshape(3, 40)
+    with Engine(graph, prog, keep=[source, destination]) as engine:
+        engine[source] = values
+        engine.run()
+        values[:, 14:] *= 2
+        np.testing.assert_array_equal(engine[destination], values + 1)

@@ -257,7 +257,9 @@ def _block_pairs(source: Tensor, destination: Tensor) -> Iterable[tuple[Tensor, 
     """Parts of two views of one shape such that both parts are single blocks."""
     for box, part in _block_views(source):
         for inner, target in _block_views(destination[box]):
-            yield part[inner], target
+            piece = part[inner]
+            # A box that begins or ends inside of a digit cuts a block into several.
+            yield from ((piece, target),) if piece.strided() is not None else _block_pairs(piece, target)
 
 
 def _box_binding(number: int, shape: tuple[int, ...], box: Box) -> OperandBinding:
