@@ -16,7 +16,7 @@ from abele.numerics import f32, i32
 from abele.poplibs import popops
 from abele.poplibs.popops.slicing import embedding
 from abele.runtime import Engine
-from abele.runtime.native.stored_order import order_of_view, row_operands, view_in_order
+from abele.runtime.native.stored_order import order_like, order_of_view, row_operands, view_in_order
 
 ROWS, WIDTH, NUM = 96, 24, 40
 PARTS = {"unslicedDimSplit": 12}
@@ -90,6 +90,32 @@ def test_order_of_view__blocked_table__has_rows_before_parts() -> None:
     assert order_of_view(part.variable, part.factors, part.offset) is None
 
 
+def _elements_as_stored(shape: tuple[int, ...], order: tuple[int, ...]) -> np.ndarray:
+    return np.arange(np.prod(shape)).reshape(shape).transpose(order).reshape(-1)
+
+
+@pytest.mark.parametrize(
+    ("shape", "order", "other"),
+    [
+        ((1, 12, 96, 2), (0, 2, 1, 3), (12, 96, 2)),
+        ((1, 12, 96, 2), (0, 2, 1, 3), (12, 96, 1, 2)),
+        ((12, 96), (1, 0), (3, 4, 96)),
+        ((3, 4, 96), (2, 0, 1), (12, 96)),
+    ],
+)
+def test_order_like__other_shape__puts_each_element_where_the_first_has_it(
+    shape: tuple[int, ...], order: tuple[int, ...], other: tuple[int, ...]
+) -> None:
+    found = order_like(Graph(systems.get("bow")).variable(f32, shape, name="x"), order, other)
+    assert found is not None
+    np.testing.assert_array_equal(_elements_as_stored(other, found), _elements_as_stored(shape, order))
+
+
+def test_order_like__dims_joined_that_the_order_parts__is_none() -> None:
+    x = Graph(systems.get("bow")).variable(f32, (3, 4, 5), name="x")
+    assert order_like(x, (1, 0, 2), (12, 5)) is None
+
+
 def test_row_operands__copy__has_none() -> None:
     assert not list(row_operands(copy_kernel((4,), i32)))
 
@@ -127,6 +153,18 @@ class _Table:
 
 VALUES = np.random.default_rng(0).normal(size=(ROWS, WIDTH)).astype(np.float32)
 NUMBERS = np.random.default_rng(1).integers(0, ROWS, NUM).astype(np.int32)
+
+
+def test_table__momentum_of_another_shape_from_zero__lies_as_the_table_does() -> None:
+    made = _Table()
+    momentum = made.graph.variable(f32, (12, ROWS, 2), "momentum").map_linear()
+    seen = momentum.transpose((1, 0, 2)).reshape((ROWS, WIDTH))
+    made.graph.initialise(seen, 0.5)
+    popops.add_in_place(made.graph, seen, made.table, made.program)
+    _, engine = made.run(VALUES, NUMBERS)
+    stored = engine.deployment.image.arena.array(momentum.variables[0])
+    assert stored.transpose((1, 0, 2)).flags.c_contiguous
+    np.testing.assert_array_equal(engine[seen], VALUES + np.float32(0.5))
 
 
 def test_table__rows_in_pieces__is_stored_in_rows() -> None:

@@ -340,7 +340,7 @@ class Storage:
         return variable in self._all_ordered and not seen
 
     def _found_orders(self) -> dict[Variable, Order]:
-        known = {v for v in self._exposed if v.is_constant or v.initial is not None}
+        known = {v for v in self._exposed if v.is_constant}
         return stored_orders(self._in_runs, self._fixed | self._all_ordered | known, self._exposed)
 
     def _visit(self, step: Program) -> None:

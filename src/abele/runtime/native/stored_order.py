@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from abele.graph import Copy, LibraryCall, Program, Stream, Tensor, Variable
 from abele.graph.block import StridedBlock, strides_of
 from abele.kernels.nest.ir import HostKernel
-from abele.layout import Layout, LayoutError, Modes
+from abele.layout import Layout, LayoutError, Modes, row_major
 
 Order = tuple[int, ...]
 """Dims of a variable, the one whose indices lie farthest apart first."""
@@ -59,6 +59,18 @@ def order_of_view(variable: Variable, factors: Factors, offset: int) -> Order | 
     order = (*units, *[dims[mode] for mode in steps.modes if mode in dims])
     is_whole = not offset and len(steps.shape) == len(dims) and len(set(order)) == len(order) == len(variable.shape)
     return order if is_whole else None
+
+
+def order_like(variable: Variable, order: Order, shape: tuple[int, ...]) -> Order | None:
+    """The dims of an array of ``shape`` in the order that puts each element where ``order`` puts it in ``variable``.
+
+    A table (1, 16, 2000) in order (0, 2, 1) and its momentum, (16, 2000) in order (1, 0), lie alike. None where no order
+    of these dims does.
+    """
+    stored = Layout.dense(variable.shape, order).coalesced()
+    places = [stored(step) if n > 1 else math.inf for n, step in zip(shape, row_major(shape), strict=True)]
+    same = tuple(sorted(range(len(shape)), key=lambda d: -places[d]))
+    return same if Layout.dense(shape, same).coalesced() == stored else None
 
 
 def row_operands(kernel: HostKernel) -> Iterator[tuple[int, int]]:
@@ -99,7 +111,9 @@ def stored_orders(
         if variable in orders or variable in fixed or not views.allow(variable, order):
             continue
         orders[variable] = order
-        wanted += [(like, order) for like in views.alike(variable)]
+        for like in views.alike(variable):
+            same = order if like.shape == variable.shape else order_like(variable, order, like.shape)
+            wanted += [] if same is None else [(like, same)]
     return orders
 
 
@@ -187,12 +201,12 @@ class _Views:
         return True
 
     def alike(self, variable: Variable) -> Iterator[Variable]:
-        """Variables of the same shape that a call sees through the same view."""
+        """Variables of the same size that a call sees through the same view."""
         for step in self.steps.get(variable, ()):
             tensors = [t.strided() for t in _tensors(step)] if isinstance(step, LibraryCall) else []
             own = {(t.factors, t.offset) for t in tensors if t is not None and t.variable is variable}
             for t in tensors:
-                if t is not None and (t.factors, t.offset) in own and t.variable.shape == variable.shape:
+                if t is not None and (t.factors, t.offset) in own and t.variable.size == variable.size:
                     yield t.variable
 
 
