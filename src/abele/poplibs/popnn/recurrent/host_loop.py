@@ -16,12 +16,24 @@ from operator import mul
 from abele.graph import Copy, HostLoop, HostOrder, Tensor, Variable, concat
 from abele.graph.program import Sequence
 from abele.kernels.nest import ir
+from abele.numerics import ElementType
 from abele.poplibs.popnn.recurrent.layout import Units
 from abele.poplibs.popnn.recurrent.loop import SequenceLoop
 from abele.poplibs.popnn.recurrent.product import Product
 from abele.poplibs.popops.expr import Expr
 from abele.poplibs.popops.expressions.fused import fuse
 from abele.poplibs.popops.expressions.host_kernel import elementwise_kernel
+
+
+LINE_BYTES = 64
+"""Bytes of a cache line."""
+LONG_ROW = 16
+"""Lines from which on a row has an odd number of them: one more line is little, and rows an even number of lines apart
+share a part of the places of a cache. Of rows 4 KiB apart all begin at the same place of a usual first-level cache."""
+PANEL = 32
+"""Columns of a panel of weights: two vectors of 512 bits of f32, as a register tile has them, or four of 256."""
+NARROW_PANEL = 16
+"""Columns of the narrowest panel."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +46,9 @@ class HostUnits(Units):
 
     def stacks(self, steps: int, count: int, name: str) -> Tensor:
         """A new tensor [steps, count, batch, units]; the elements of one sample and step are one row."""
-        return self.new((steps, self.batch, count, self.size), name).transpose((0, 2, 1, 3))
+        width = count * self.size
+        rows = self.new((steps, self.batch, row_length(width, self.dtype)), name)[:, :, :width]
+        return rows.reshape((steps, self.batch, count, self.size)).transpose((0, 2, 1, 3))
 
     def operand(self, sizes: tuple[int, ...], name: str) -> Tensor:
         """A new left operand of products, [batch, sum of sizes]."""
@@ -113,6 +127,31 @@ class RowOrder:
 
 class NotSteppedError(Exception):
     """Steps of a sequence do not lie so that a view can move from one to the next: hosts run the layer's vertices."""
+
+
+def row_length(elements: int, dtype: ElementType) -> int:
+    """Elements between rows of ``elements``: long ones an odd number of lines apart, whatever they are read with.
+
+    Rows of 1,024 elements of f32 begin 1,040 elements apart.
+    """
+    lines, rest = divmod(elements * dtype.bytes, LINE_BYTES)
+    return elements if rest or lines % 2 or lines < LONG_ROW else elements + LINE_BYTES // dtype.bytes
+
+
+def clone_in_panels(weights: Tensor, name: str) -> Tensor:
+    """A new tensor of the shape of ``weights``, [gates, rows, columns], whose columns lie in panels.
+
+    Register tiles of a product read a panel from end to end, however often a step runs. Rows apart from each other come
+    from the caches a piece at a time. Columns that no panel divides lie in rows.
+    """
+    gates, rows, columns = weights.shape
+    width = math.gcd(columns, PANEL)
+    if width < NARROW_PANEL:
+        return clone_in_rows(weights, name)
+    panels = weights.graph.variable(
+        weights.dtype, (columns // width, gates, rows, width), name=f"{name}/host", map="linear"
+    )
+    return panels.transpose((1, 2, 0, 3)).reshape(weights.shape)
 
 
 def in_rows(tensor: Tensor, prog: Sequence, name: str) -> Tensor:
@@ -223,4 +262,6 @@ class HostProduct(Product):
         return self._split(made)
 
     def _copied(self, weights: Tensor, prog: Sequence) -> Tensor:
-        return in_rows(weights, prog, f"{self.name}/weights")
+        made = clone_in_panels(weights, f"{self.name}/weights")
+        prog.add(Copy(weights, made))
+        return made
