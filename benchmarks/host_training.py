@@ -1,6 +1,7 @@
 """Samples per second of training on this host: Abele, PyTorch eager and torch.compile, same threads, one run.
 
-The contestants take turns; each one's best round counts. All use Adam and the same batches in the same order. On a busy
+The contestants take turns; each one's best round counts. All use one optimiser and the same batches in the same order.
+Some workloads are measured only where --workload names them. On a busy
 machine, --cpu with --threads 1 times by the process's own processor time. With --json one object is printed,
 {"rows": [...]}, each row with ``workload``, ``batch``, ``threads`` and samples/s of ``abele``, ``eager``,
 ``eager_flush_denormal`` and ``compile`` (null where it cannot run).
@@ -18,15 +19,14 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from lesser_cpu import hold_pytorch
+from lesser_cpu import cpu_of_both, hold_pytorch
 from rich.console import Console
 from rich.table import Table
 from rows_output import print_rows
-from workloads import WORKLOADS, Workload
+from workloads import DEFAULTS, WORKLOADS, Workload
 
 from abele.errors import AbeleError
 
-LEARNING_RATE = 1e-3
 COLUMNS = ("abele", "eager", "eager_flush_denormal", "compile")
 
 Contestant = Callable[[], None]
@@ -40,7 +40,7 @@ def abele_contestant(work: Workload, threads: int) -> Contestant:
     options.Abele.threads(threads)
     options.Abele.allowOutOfMemory()  # the host is measured, whether or not the modelled chip has room
     model = work.model()
-    optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
+    optimizer = work.optimizer(model.parameters())
     training = poptorch.trainingModel(model, options, optimizer=optimizer)
     x, target = work.samples()
     return lambda: training(x, target)
@@ -49,7 +49,7 @@ def abele_contestant(work: Workload, threads: int) -> Contestant:
 def eager_contestant(work: Workload) -> Contestant:
     """The usual PyTorch training loop."""
     model = work.model()
-    optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
+    optimizer = work.optimizer(model.parameters())
     return training_loop(work, model, optimizer.step, optimizer.zero_grad)
 
 
@@ -71,7 +71,7 @@ def compiled_contestant(work: Workload) -> Contestant:
     """The same with model, loss and optimiser step compiled."""
     torch._dynamo.reset()  # a workload's code would count as that of the one before, compiled again
     model = work.model()
-    optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
+    optimizer = work.optimizer(model.parameters())
     step = torch.compile(optimizer.step, dynamic=False)
     return training_loop(work, torch.compile(model, dynamic=False), step, optimizer.zero_grad)
 
@@ -133,7 +133,8 @@ def measure(work: Workload, threads: int, rounds: int, wanted: list[str], clock:
 
 def show(rows: list[dict[str, Any]]) -> None:
     """Print the rows as a table, with Abele's advantage over each (flush: eager with denormals flushed to zero)."""
-    table = Table(title="training on this host, samples/s", title_justify="left", box=None, padding=(0, 2, 0, 0))
+    title = f"training on this host, samples/s, {cpu_of_both()}"
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
     for heading in ("workload", "batch", "abele", "eager", "flush", "compile", "/eager", "/flush", "/compile"):
         table.add_column(heading, justify="left" if heading == "workload" else "right")
     for row in rows:
@@ -162,7 +163,7 @@ def main() -> None:
     hold_pytorch()
     clock = time.process_time if arguments.cpu else time.perf_counter
     torch.set_num_threads(arguments.threads)
-    chosen = [work for work in WORKLOADS if work.name in (arguments.workload or [w.name for w in WORKLOADS])]
+    chosen = [work for work in WORKLOADS if work.name in (arguments.workload or [w.name for w in DEFAULTS])]
     wanted = arguments.only or list(COLUMNS)
     rows = [measure(work, arguments.threads, arguments.rounds, wanted, clock) for work in chosen]
     print_rows(rows, show, as_json=arguments.json)

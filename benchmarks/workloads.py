@@ -1,19 +1,35 @@
-"""The training workloads that the benchmarks measure: three small networks, and heavy ones of ``heavy_networks``."""
+"""The training workloads that the benchmarks measure: small networks, heavy ones of ``heavy_networks``, and others.
+
+The others are of ``other_networks``, train by SGD, and are measured where they are asked for by name.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from heavy_networks import CharacterGpt, Encoder, FeedForward, Tagger, resnet18
 from model_zoo.entry import WithLoss
+from other_networks import DenseGraphNetwork, GatedDecoder, depthwise_cnn, image_coder, wide_mlp
 from torch import Tensor, nn
 
 from abele.garden.braggnn import simulate
 from abele.garden.networks import BraggNetwork, DigitsNetwork
+
+LEARNING_RATE = 1e-3
+
+
+def adam(parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
+    """Adam, of most workloads."""
+    return torch.optim.Adam(parameters, lr=LEARNING_RATE)
+
+
+def sgd(parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
+    """SGD with momentum."""
+    return torch.optim.SGD(parameters, lr=LEARNING_RATE, momentum=0.9)
 
 
 @dataclass(frozen=True)
@@ -27,6 +43,7 @@ class Workload:
         network: Makes the model.
         loss: Loss of outputs and targets.
         data: Makes so many samples and targets.
+        optimizer: Makes the optimiser of parameters.
     """
 
     name: str
@@ -35,6 +52,7 @@ class Workload:
     network: Callable[[], nn.Module]
     loss: Callable[[Tensor, Tensor], Tensor]
     data: Callable[[int], tuple[Tensor, Tensor]]
+    optimizer: Callable[[Iterable[Tensor]], torch.optim.Optimizer] = adam
 
     def model(self, seed: int = 0) -> WithLoss:
         """The model with reproducible weights."""
@@ -82,6 +100,26 @@ def tokens_data(tokens: int, width: int) -> Callable[[int], tuple[Tensor, Tensor
         generator = torch.Generator().manual_seed(0)
         features = torch.randn(count, tokens, width, generator=generator)
         return features, torch.randint(0, 2, (count,), generator=generator)
+
+    return make
+
+
+def features_data(width: int) -> Callable[[int], tuple[Tensor, Tensor]]:
+    """Normally distributed features, and a class of two for each sample."""
+
+    def make(count: int) -> tuple[Tensor, Tensor]:
+        features, classes = tokens_data(1, width)(count)
+        return features[:, 0], classes
+
+    return make
+
+
+def copies_data(size: int) -> Callable[[int], tuple[Tensor, Tensor]]:
+    """Images of noise, each its own target."""
+
+    def make(count: int) -> tuple[Tensor, Tensor]:
+        images, _ = images_data(size)(count)
+        return images, images
 
     return make
 
@@ -141,4 +179,13 @@ HEAVY = (
     Workload("lstm-tagger", 16, 4, lambda: Tagger(2000, 256, 2, 20), loss_of_places, tags_data(64, 2000, 20)),
 )
 
-WORKLOADS = (*SMALL, *HEAVY)
+OTHERS = (
+    Workload("gated-decoder", 7, 2, lambda: GatedDecoder(300, 192, 3), loss_of_places, characters_data(96, 300), sgd),
+    Workload("wide-mlp", 96, 4, lambda: wide_mlp(1500, 3, 2), F.cross_entropy, features_data(1500), sgd),
+    Workload("image-coder", 10, 2, lambda: image_coder(32), F.mse_loss, copies_data(40), sgd),
+    Workload("depthwise-48", 12, 2, lambda: depthwise_cnn(10), F.cross_entropy, images_data(48), sgd),
+    Workload("graph-60", 33, 8, lambda: DenseGraphNetwork(60, 20, 112, 2), F.cross_entropy, tokens_data(60, 80), sgd),
+)
+
+DEFAULTS = (*SMALL, *HEAVY)
+WORKLOADS = (*DEFAULTS, *OTHERS)
