@@ -72,7 +72,11 @@ def _sink(self, start, size, larger_later):
 
 @macro
 def _merge(keys, places, best, found, width, largest_first):
-    """Neighbouring runs of ``width`` records of one pair of rows as runs of twice as many in the other."""
+    """Neighbouring runs of ``width`` records of one pair of rows as runs of twice as many in the other.
+
+    Two whole runs are merged from both ends: as many steps as one of them is long take the better half from the front
+    and the other half from the back. Neither side can leave its runs, and neither waits for the other.
+    """
     n = i64(len(keys))
     start = i64(0)
     while start < n:
@@ -80,25 +84,82 @@ def _merge(keys, places, best, found, width, largest_first):
         end = min(start + 2 * width, n)
         low = start
         high = middle
-        at = start
-        while low < middle and high < end:
-            one = keys[low]
-            other = keys[high]
-            later = _is_before(other, one, largest_first)
-            best[at] = other if later else one
-            found[at] = places[high] if later else places[low]
-            step = i64(1) if later else i64(0)
-            high = high + step
-            low = low + (1 - step)
-            at = at + 1
-        for i in range(low, middle):
-            best[at + i - low] = keys[i]
-            found[at + i - low] = places[i]
-        at = at + middle - low
-        for i in range(high, end):
-            best[at + i - high] = keys[i]
-            found[at + i - high] = places[i]
+        if end - start == 2 * width:
+            low_back = middle - 1
+            high_back = end - 1
+            for step in range(width):
+                one = keys[low]
+                other = keys[high]
+                later = _is_before(other, one, largest_first)
+                taken = high if later else low
+                best[start + step] = keys[taken]
+                found[start + step] = places[taken]
+                one_back = keys[low_back]
+                other_back = keys[high_back]
+                former = _is_before(other_back, one_back, largest_first)
+                taken_back = low_back if former else high_back
+                best[end - 1 - step] = keys[taken_back]
+                found[end - 1 - step] = places[taken_back]
+                ahead = i64(1) if later else i64(0)
+                high = high + ahead
+                low = low + (1 - ahead)
+                back = i64(1) if former else i64(0)
+                low_back = low_back - back
+                high_back = high_back - (1 - back)
+        else:
+            at = start
+            while low < middle and high < end:
+                one = keys[low]
+                other = keys[high]
+                later = _is_before(other, one, largest_first)
+                best[at] = other if later else one
+                found[at] = places[high] if later else places[low]
+                step = i64(1) if later else i64(0)
+                high = high + step
+                low = low + (1 - step)
+                at = at + 1
+            for i in range(low, middle):
+                best[at + i - low] = keys[i]
+                found[at + i - low] = places[i]
+            at = at + middle - low
+            for i in range(high, end):
+                best[at + i - high] = keys[i]
+                found[at + i - high] = places[i]
         start = end
+
+
+@macro
+def _rank(keys, best, places, begin, largest_first):
+    """Put ``RUN`` records from ``begin`` in order: the place of each is the number of those that stand before it."""
+    for i in range(RUN):
+        key = keys[begin + i]
+        rank = i64(0)
+        for j in range(RUN):
+            other = keys[begin + j]
+            first = _is_before(other, key, largest_first) or (_is_beside(other, key) and j < i)
+            rank = rank + (i64(1) if first else i64(0))
+        best[begin + rank] = key
+        places[begin + rank] = u32(begin + i)
+
+
+@macro
+def _insert(keys, best, places, begin, end, largest_first):
+    """Put records ``begin`` to ``end``, fewer than :data:`RUN`, in order by insertion."""
+    for i in range(begin, end):
+        key = keys[i]
+        hole = i64(i)
+        sinking = hole > begin
+        while sinking:
+            before = best[hole - 1]
+            if _is_before(key, before, largest_first):
+                best[hole] = before
+                places[hole] = places[hole - 1]
+                hole = hole - 1
+                sinking = hole > begin
+            else:
+                sinking = False
+        best[hole] = key
+        places[hole] = u32(i)
 
 
 @cache
@@ -174,29 +235,15 @@ def sort_codelet(dtype: ElementType, *, largest_first: bool) -> type:
             begin = i64(0)
             while begin < n:
                 end = min(begin + RUN, n)
-                for i in range(begin, end):
-                    key = self.keys[i]
-                    hole = i64(i)
-                    sinking = hole > begin
-                    while sinking:
-                        before = self.spare_best[hole - 1] if in_spare else self.best[hole - 1]
-                        if _is_before(key, before, largest_first):
-                            if in_spare:
-                                self.spare_best[hole] = before
-                                self.spare_places[hole] = self.spare_places[hole - 1]
-                            else:
-                                self.best[hole] = before
-                                self.places[hole] = self.places[hole - 1]
-                            hole = hole - 1
-                            sinking = hole > begin
-                        else:
-                            sinking = False
-                    if in_spare:
-                        self.spare_best[hole] = key
-                        self.spare_places[hole] = u32(i)
-                    else:
-                        self.best[hole] = key
-                        self.places[hole] = u32(i)
+                whole = end - begin == RUN
+                if whole and in_spare:
+                    _rank(self.keys, self.spare_best, self.spare_places, begin, largest_first)
+                elif whole:
+                    _rank(self.keys, self.best, self.places, begin, largest_first)
+                elif in_spare:
+                    _insert(self.keys, self.spare_best, self.spare_places, begin, end, largest_first)
+                else:
+                    _insert(self.keys, self.best, self.places, begin, end, largest_first)
                 begin = end
             width = i64(RUN)
             while width < n:
