@@ -42,7 +42,7 @@ def test_tile__of_rows_that_lie_at_different_places__may_have_more() -> None:
 
 def lane_of(stored: ElementType, rounding: StoreRounding | None) -> str:
     """The dim in the lanes of a product whose sums lie along memory, and its results across."""
-    m, n, k = 512, 64, 256
+    m, n, k = 512, 64, 64
     body = nest({"i": m, "j": n, "k": k}, store(2, ("j", "i"), load(0, "i", "k") * load(1, "j", "k"), "add"))
     shapes = ((m, k), (n, k), (n, m))
     kernel = HostKernel(shapes, (f32, f32, stored), 2, 1, (body,))

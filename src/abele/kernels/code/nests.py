@@ -41,7 +41,7 @@ from abele.kernels.code.memory import (
 )
 from abele.kernels.code.ops import combine, llvm_type, splat
 from abele.kernels.code.panels import copy_square, copy_vector, dim_along_rows, square_step
-from abele.kernels.code.points import Point, Points, Typed, combine_lanes
+from abele.kernels.code.points import Point, Points, Typed, combine_lanes, transposed
 from abele.kernels.code.raw_moves import with_raw_moves
 from abele.kernels.code.share_expressions import shared_expressions
 from abele.kernels.code.streams import by_alignment, stream_pieces
@@ -60,6 +60,7 @@ from abele.kernels.nest.loop_nest import (
 )
 from abele.kernels.schedule.pack_panels import Panel
 from abele.kernels.schedule.schedule import NestSchedule
+from abele.kernels.schedule.squares import is_stored_across
 from abele.llvm import ir as ll
 from abele.llvm.emit import constant, counted_loop, intrinsic, multiply_add
 from abele.numerics import ElementType, bool_, f32, i32
@@ -421,11 +422,45 @@ class _NestCode:
         if self.nest.accumulates:
             self._accumulate(points)
         self.points.known = {}
+        across = self._stored_across()
+        if across:
+            self._store_squares(points, across)
+            return
         for point in points:
             # All values before the first store: a later store of the point may overwrite what an earlier value reads.
             values = [self.points.value(o.value, point, compute_type(o.access.type)) for o in self.nest.outs]
             for out, value in zip(self.nest.outs, values, strict=True):
                 self._store(out, value, point)
+
+    def _stored_across(self) -> str:
+        """The dim along which all results lie in memory, if the lanes run across it and the tile is a square."""
+        lane, lanes = self.schedule.lane, self.schedule.lanes
+        whole = [d for d in self.unrolled if d != lane and self.size.get(d) == lanes]
+        return next((d for d in whole if all(is_stored_across(o, lane, d) for o in self.nest.outs)), "")
+
+    def _store_squares(self, points: list[Point], along: str) -> None:
+        """Store the tile's results in rows along ``along``, transposed in registers."""
+        squares: dict[Point, list[Point]] = {}
+        for point in points:
+            others = tuple(offset for offset in point.offsets if offset[0] != along)
+            squares.setdefault(Point(others, point.valid), []).append(point)
+        for first, members in squares.items():
+            columns = [
+                [self.points.value(o.value, p, compute_type(o.access.type)) for p in members] for o in self.nest.outs
+            ]
+            for out, column in zip(self.nest.outs, columns, strict=True):
+                self._store_square(out, [self.points.vector(typed) for typed in column], first)
+
+    def _store_square(self, out: Out, column: list[Value], first: Point) -> None:
+        b, type_, lanes = self.builder, out.access.type, self.schedule.lanes
+        start = self.points.pointer(out.access, first)
+        stride = out.access.stride(self.schedule.lane)
+        for row, value in enumerate(transposed(b, column)[: first.valid]):
+            place = element_pointer(b, start, ll.Constant(I64, row * stride), type_)
+            if out.combine != "set":
+                before = load_lanes(b, place, type_, lanes=lanes, stride=1, valid=lanes, mask=None)
+                value = combine(b, out.combine, before, value, compute_type(type_))
+            store_lanes(b, value, place, type_=type_, stride=1, valid=lanes, mask=None)
 
     def _is_wide(self, accumulate: NestReduction) -> bool:
         lane = self.schedule.lane

@@ -33,6 +33,7 @@ from abele.kernels.nest.loop_nest import ElementAccess, Fetch, LoopNest, Out, Ro
 from abele.kernels.nest.operation_costs import expressions_cost
 from abele.kernels.schedule.pack_panels import FAR_BYTES, Panel, find_panel, fits_panel, packable_fetches
 from abele.kernels.schedule.schedule import NestSchedule
+from abele.kernels.schedule.squares import dims_stored_across, square_cost
 from abele.kernels.schedule.traffic import LINE_BYTES, Traffic
 from abele.kernels.target import HostTarget
 from abele.llvm.cache import kept_choice
@@ -401,6 +402,8 @@ class _CostModel:
         self.crowded = [steps for f in facts.fetches if (steps := self._crowded(f, target))]
         self.outer = sum(map(self._load_cost, facts.outer_accesses)) + sum(map(self._row_cost, facts.outer_rows))
         self.folds = lane in dict(nest.reduced)
+        self.squares = dims_stored_across(nest, lane, width)
+        self.saved = sum(self._load_cost(out.access) - square_cost(width) for out in nest.outs) if self.squares else 0.0
 
     def _row_cost(self, fetch: RowFetch) -> float:
         """Cost of a load of a row that a value names: lanes that have rows of their own are loaded one by one."""
@@ -512,7 +515,10 @@ class _CostModel:
         step = (together + SPILL_COST * spilled + waiting + lost) / (size * self.width)
         # What happens once per reduction is shared by all its points.
         stored = tiles.points(self.parallel)
-        once = self.outer / self.width + (FOLD_COST if self.folds else 0.0) + TILE_COST / stored
+        squares = np.any([tiles.points((d,)) == self.width for d in self.squares], axis=0) if self.squares else 0
+        once = (
+            (self.outer - self.saved * squares) / self.width + (FOLD_COST if self.folds else 0.0) + TILE_COST / stored
+        )
         # Results that were folded out of lanes are finished one by one.
         once = (once + self.finishing / (1 if self.folds else self.width)) / self.reduced
         return np.asarray((step + once) * waste)
