@@ -44,19 +44,20 @@ _lock = threading.RLock()
 _known: dict[tuple[str, int, str], object] = {}
 
 
-def measured(name: str, version: int, kind: type[T], measure: Callable[[], T]) -> T:
+def measured(name: str, version: int, kind: type[T], measure: Callable[[], T], *, anew: bool = False) -> T:
     """Fact about this host; it is measured on first use.
 
     Args:
         name: Of the fact: letters, digits and dashes.
         version: Raised when the fact is measured in another way, or means something else.
         kind: Its type, as msgspec converts it to and from JSON: a struct, dataclass, mapping, list or number.
-        measure: Measures it.
+        measure: Measures it; what it raises is passed on, and nothing is kept.
+        anew: True to measure it now, whatever is known.
     """
     key = name, version, host_name()
     with _lock:
-        if key not in _known:
-            found = _load(name, version, kind)
+        if anew or key not in _known:
+            found = None if anew else _load(name, version, kind)
             if found is None:
                 found = measure()
                 _store(name, version, found)
@@ -154,9 +155,9 @@ class MachineRates:
     all_bytes_per_second: float
 
 
-def machine_rates() -> MachineRates:
-    """The rates of this machine; measured once per host, in about a second."""
-    return measured("rates", VERSION, MachineRates, measure_rates)
+def machine_rates(*, anew: bool = False) -> MachineRates:
+    """The rates of this machine; measured once per host, in about a second, or now if ``anew``."""
+    return measured("rates", VERSION, MachineRates, measure_rates, anew=anew)
 
 
 def measure_rates() -> MachineRates:
@@ -170,15 +171,39 @@ def measure_rates() -> MachineRates:
 # --- measuring -------------------------------------------------------------------------------------------------------
 
 
-def _arithmetic(native: Native, threads: int) -> float:
-    run = _RUN(native.address("multiply_adds"))
+@dataclass(frozen=True)
+class ArithmeticLoop:
+    """Loop of multiply-adds in registers.
+
+    Attributes:
+        run: Runs so many turns.
+        operations: Of a turn.
+    """
+
+    run: Callable[[int], None]
+    operations: int
+
+
+@cache
+def arithmetic_loop() -> ArithmeticLoop:
+    """Loop that runs at the rate of this machine's arithmetic."""
+    return _arithmetic_loop(compile_ir(_module()))
+
+
+def _arithmetic_loop(native: Native) -> ArithmeticLoop:
+    function = _RUN(native.address("multiply_adds"))
     values = np.array([0.999, 0.001], np.float32)
-    operations = 2 * _MULTIPLY_ADDS * _chains() * _lanes()
 
-    def work(_: int) -> None:
-        run(_MULTIPLY_ADDS, values.ctypes.data, values.ctypes.data)
+    def run(turns: int) -> None:
+        assert native  # its code
+        function(turns, values.ctypes.data, values.ctypes.data)
 
-    return _best_rate(operations, work, threads)
+    return ArithmeticLoop(run, 2 * _chains() * _lanes())
+
+
+def _arithmetic(native: Native, threads: int) -> float:
+    loop = _arithmetic_loop(native)
+    return _best_rate(_MULTIPLY_ADDS * loop.operations, lambda _: loop.run(_MULTIPLY_ADDS), threads)
 
 
 def _memory(native: Native, threads: int) -> float:

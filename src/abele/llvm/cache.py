@@ -90,7 +90,7 @@ def kept_choice(content: str, kind: type[Choice], choose: Callable[[], Choice], 
         choose: Makes it.
         folders: Folders of the package, such as ``kernels/schedule``, whose code it depends on.
     """
-    key = f"{hashlib.sha256(f'{_code(folders)} {content}'.encode()).hexdigest()}-choice"
+    key = f"{hashlib.sha256(f'{code_digest(folders)} {content}'.encode()).hexdigest()}-choice"
     stored = load_object(key)
     if stored is not None:
         with contextlib.suppress(msgspec.DecodeError):
@@ -103,7 +103,7 @@ def kept_choice(content: str, kind: type[Choice], choose: Callable[[], Choice], 
 
 
 @cache
-def _code(folders: tuple[str, ...]) -> str:
+def code_digest(folders: tuple[str, ...]) -> str:
     """Digest of the modules in some folders of the package, so that other code makes its own choices."""
     root, digest = Path(__file__).parent.parent, hashlib.sha256()
     for file in (file for folder in folders for file in sorted((root / folder).glob("*.py"))):

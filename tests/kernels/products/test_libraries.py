@@ -13,8 +13,7 @@ from abele.errors import InvalidOptionError
 from abele.kernels import BoundKernel, Buffer, HostKernel, bind, plan_native
 from abele.kernels.nest.ir import load, nest, select, store
 from abele.kernels.routines import costs
-from abele.kernels.routines.blocking import blocking
-from abele.kernels.routines.gains import MatrixLibrary, loaded_library
+from abele.kernels.routines.gains import loaded_library
 from abele.numerics import f32
 
 ORDERS = list(product(("ik", "ki"), ("kj", "jk"), ("ij", "ji")))
@@ -90,10 +89,3 @@ def test_library__of_a_torch_that_is_not_imported__is_not_looked_for(monkeypatch
     with pytest.raises(InvalidOptionError, match="not in this process") as problem:
         costs.product_costs(16, 32)
     assert "import torch first" in str(problem.value)
-
-
-@pytest.mark.parametrize(("gain", "taken"), [(1.0, False), (1.05, True), (3.0, True)])
-def test_library__measured_faster__is_taken(gain, taken, monkeypatch):
-    monkeypatch.setattr(costs, "library_gain", lambda library, sizes: gain)
-    found = costs.ProductCosts(blocking(16, 32, 32768, 1 << 20), library=MatrixLibrary("mkl", "1", 1, 1))
-    assert found.takes_library() is taken

@@ -9,35 +9,26 @@ compared.
 
 from __future__ import annotations
 
-import ctypes
-import math
-import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from abele.errors import AbeleError, InvalidOptionError, nearest
-from abele.host_facts import measured
 from abele.kernels.illegal import IllegalFormError
-from abele.kernels.nest.binding import BoundCalls, BoundKernel, Buffer, StoreRounding, bind, bound_calls, check_bindings
-from abele.kernels.nest.ir import HostKernel, load, nest, store
+from abele.kernels.nest.binding import BoundCalls, BoundKernel, Buffer, StoreRounding, bound_calls, check_bindings
 from abele.kernels.nest.loop_nest import Bound, ElementAccess
 from abele.kernels.nest.normalise import normalise
 from abele.kernels.plan.assemble import assemble
 from abele.kernels.plan.functions import FunctionProgram, LeafFunctions, TaskFunction
 from abele.kernels.plan.lower_tasks import lower_tasks
+from abele.kernels.plan.measure_products import measured_target
 from abele.kernels.plan.native_plan import NativePlan, calls_text, functions_text
 from abele.kernels.plan.schedule_functions import choose_schedules, generate_code, merge_dims, shift_arrays
 from abele.kernels.plan.switches import checks_passes, dump_folder, new_folder
-from abele.kernels.routines.blocking import Blocking
-from abele.kernels.routines.costs import PackedRates
-from abele.kernels.routines.gains import packed_product, seconds_of
 from abele.kernels.schedule.pack_panels import Panel
 from abele.kernels.schedule.schedule import NestSchedule
-from abele.kernels.target import HostTarget, host_target
+from abele.kernels.target import HostTarget
 from abele.kernels.tasks.block_samples import block_samples
 from abele.kernels.tasks.check import check_leaf_program, check_program, check_side_by_side, check_spaces
 from abele.kernels.tasks.choose_samples import choose_samples
@@ -67,133 +58,7 @@ from abele.kernels.tasks.split_sums import split_sums
 from abele.kernels.tasks.stream_stores import stream_stores
 from abele.kernels.tasks.text import leaf_program_text, program_text
 from abele.kernels.tasks.widen_operands import widen_operands
-from abele.llvm.flush import denormals_flushed
-from abele.llvm.host import is_elsewhere
-from abele.numerics import ElementType, bf16, f32
 from abele.writing import writing
-
-# Rates of loops and of the packed routine, measured once per host, that the choice between them rests on.
-#
-# Two costs matter. The first is the speed of loops over register tiles, in a good layout and in the worst, beside the
-# tiles of the packed routine, which read packed memory only. The second is the cost of packing an element. The routine
-# multiplies a few rows, and then many: packing B is most of the first time and little of the second, which separates
-# tiles from packing. Loops are planned as any others. Every product runs once before it is timed, so that none finds
-# the caches full of another's matrices. The least of many times counts, and results are rounded, so that other
-# processes disturb little. The rates decide which of both multiplies, and so bits: they are therefore measured once,
-# not for every program.
-#
-# Example: 4 rows times 512 × 512 pack 262,144 elements of B for 1,048,576 multiply-adds; 512 rows pack no more of it
-# for 128 times as many.
-
-VERSION = 2
-"""Raised when rates are measured in another way."""
-_COLUMNS, _TILES, _ROUNDS = 320, 20, 6
-"""Columns of packed products, register tiles of rows of the longer one and of loops, and rounds, some 20 milliseconds
-each."""
-_STRAIGHT, _CROSSED = (768, 512), (768, 1024)
-"""Columns and summed elements of products that run as loops: whole, and in parts of the sum."""
-_LEAF = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
-Plan = Callable[[Sequence[Buffer], Sequence[BoundKernel], HostTarget], NativePlan]
-
-
-def measured_target(plan: Plan) -> HostTarget:
-    """CPU that code is made for, with products chosen by measurements on it; ``plan`` makes the plans to measure.
-
-    Nothing is measured for CPUs other than this machine's.
-    """
-    target = host_target()
-    if target.products is None or is_elsewhere():
-        return target
-    return replace(target, products=replace(target.products, measure=_Measure(plan)))
-
-
-class _Measure:
-    """Rates by sizes of the packed routine; equal to any other, so that choices are remembered for all plans."""
-
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-
-    def __call__(self, sizes: Blocking) -> PackedRates:
-        version = VERSION << 32 | zlib.crc32(repr(sizes).encode())
-        return measured(f"products-rates-{sizes.word}", version, PackedRates, lambda: measure_rates(sizes, self.plan))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Measure)
-
-    def __hash__(self) -> int:
-        return hash(_Measure)
-
-
-def measure_rates(sizes: Blocking, plan: Plan) -> PackedRates:
-    """Measure them now."""
-    type_ = bf16 if sizes.word == 2 else f32
-    few, many, n, k = sizes.rows, _TILES * sizes.rows, _COLUMNS, sizes.depth
-    runs = [packed_product(sizes, type_, (m, n, k)) for m in (few, many)]
-    runs.extend(_loops((many, *shape), type_, plan, is_crossed=shape == _CROSSED) for shape in (_STRAIGHT, _CROSSED))
-    with denormals_flushed():
-        times = [[_warm_seconds(run) for run in runs] for _ in range(_ROUNDS)]
-    short, long, *loops = (min(column) for column in zip(*times, strict=True))
-    packing, tile = tile_costs(short, long, (few, many, n, k))
-    rates = (many * math.prod(shape) * tile / taken for shape, taken in zip((_STRAIGHT, _CROSSED), loops, strict=True))
-    return PackedRates(max(1.0, round(packing / tile)), *(round(20 * rate) / 20 for rate in rates))
-
-
-def _warm_seconds(run: Callable[[], None]) -> float:
-    run()
-    return seconds_of(run)
-
-
-def tile_costs(short: float, long: float, extents: tuple[int, int, int, int]) -> tuple[float, float]:
-    """Seconds of packing an element, and of a multiply-add of a tile, behind those of products of few and many rows.
-
-    A packed product of m rows takes ``tile · m·n·k + packing · (m + n)·k``; ``extents`` are few, many, n and k.
-    """
-    few, many, n, k = extents
-    row = (long - short) / ((many - few) * k)
-    packing = max(0.0, short / k - few * row) / n
-    return packing, max(1e-15, row - packing) / n
-
-
-def _loops(shape: tuple[int, int, int], type_: ElementType, plan: Plan, *, is_crossed: bool) -> Callable[[], None]:
-    """A product of rows, columns and summed elements ``shape`` as loops; the right matrix is transposed if crossed."""
-    m, n, k = shape
-    right = ("j", "k") if is_crossed else ("k", "j")
-    body = store(2, ("i", "j"), load(0, "i", "k") * load(1, *right), "add")
-    kernel = HostKernel(
-        ((m, k), (n, k) if is_crossed else (k, n), (m, n)),
-        (type_, type_, f32),
-        2,
-        1,
-        (nest({"i": m, "j": n, "k": k}, body),),
-    )
-    buffers = [
-        Buffer(d, s, t, True, "abc"[d]) for d, (s, t) in enumerate(zip(kernel.shapes, kernel.types, strict=True))
-    ]
-    made = plan(
-        buffers, [BoundKernel(kernel, tuple(map(bind, buffers)), "loops")], replace(host_target(), products=None)
-    )
-    arrays = [np.full(b.shape, 0.5, b.type.np) for b in buffers]
-    arena, scratch = (_aligned(size) for size in (made.arena_bytes, made.scratch_bytes))
-    bases = {"arena": arena.ctypes.data, "scratch": scratch.ctypes.data, "address": 0}
-    leaves = []
-    for leaf in made.leaves:
-        places = [arrays[a.value].ctypes.data if a.kind == "buffer" else bases[a.kind] + a.value for a in leaf.args]
-        leaves.append((_LEAF(leaf.address), leaf.units, np.array([*places, 0], np.int64)))
-    held = (made, arrays, arena, scratch)
-
-    def multiply() -> None:
-        assert held  # what the pointers point to, and the code
-        for run, units, pointers in leaves:
-            run(0, units, pointers.ctypes.data)
-
-    return multiply
-
-
-def _aligned(size: int) -> np.ndarray:
-    block = np.zeros(size + 64, np.uint8)
-    start = -block.ctypes.data % 64
-    return block[start : start + size]
-
 
 # Checks of every form between two passes, where they are on.
 #
@@ -445,14 +310,8 @@ def plan_native(
         TypeMismatchError: A buffer holds another type than the kernel wants.
     """
     folder = dump_folder()
-    calls_here = bound_calls(buffers, calls, measured_target(_planned), rounding)
+    calls_here = bound_calls(buffers, calls, measured_target(run_passes), rounding)
     plan = run_passes(calls_here, watch=None if folder is None else _to_files(folder))
-    assert isinstance(plan, NativePlan)
-    return plan
-
-
-def _planned(buffers: Sequence[Buffer], calls: Sequence[BoundKernel], target: HostTarget) -> NativePlan:
-    plan = run_passes(bound_calls(buffers, calls, target), check=False)
     assert isinstance(plan, NativePlan)
     return plan
 

@@ -11,7 +11,8 @@ from abele.kernels.nest.loop_nest import ElementAccess, LoopNest
 from abele.kernels.products.matrix_product import MatrixProduct, find_product
 from abele.kernels.products.schedule import DenseMatrix, ProductSchedule, ShareProduct
 from abele.kernels.routines.blocking import Blocking
-from abele.kernels.routines.costs import USUAL
+from abele.kernels.routines.costs import LOOPS, MIN_GAIN, PACKED, USUAL_PACKING, ProductCosts
+from abele.kernels.routines.product_class import ProductClass, share_at
 from abele.kernels.target import HostTarget
 from abele.numerics import f32
 
@@ -57,17 +58,12 @@ def product_cost(
     cut: tuple[int, int],
     threads: int,
     sizes: Blocking,
-    *,
-    packing: float | None = None,
 ) -> float:
-    """Expected cost of ``count`` products on ``threads``, in multiply-adds: that of the slowest, times their number.
-
-    ``packing`` is the cost of packing an element, where that is measured.
-    """
+    """Expected cost of ``count`` products on ``threads``, in multiply-adds: that of the slowest, times their number."""
     m, n, k = shape
     rows, columns = cut
     # In words of pairs, tiles do a multiply-add in half the time, and packing costs twice as many of them.
-    packing = USUAL.packing * sizes.word if packing is None else packing
+    packing = USUAL_PACKING * sizes.word
     parts = -(-m // rows)
     units = -(-count * parts * -(-n // columns) // threads)
     whole = -(-columns // sizes.lanes) * sizes.lanes
@@ -140,69 +136,78 @@ def stride_of(product: MatrixProduct, access: ElementAccess, dims: tuple[str, ..
     return stride
 
 
-WHOLE_POINTS = 768
-"""Points of a reduction that loops run whole; of longer ones they run parts, one after the other. Measured: from 512 to
-1,024 points rates fall by a quarter."""
 WIDENING = 2.4
 """Ratio of loops' time to the routine's over operands of 8 bits: loops widen them at each load, the packed routine
 once. Measured: products of 1,024³ and 512·2,048·512, 26 and 20 against 64 and 61 Gflop/s of f16.
 """
-UNDECIDED = 2.0
-"""Expected gain or loss of the packed routine up to which the choice rests on this host's measurement."""
+HOPELESS = 0.25
+"""Expected gain of the packed routine below which loops run a product, and nothing is measured: it is of a row or two,
+or too small for the call."""
 
 
 @lru_cache(maxsize=4096)
 def choose_product(nest: LoopNest, target: HostTarget) -> ProductSchedule | None:
     """Schedule of ``nest`` as a matrix product; None where it is none, or runs better as loops."""
     costs = target.products
-    if costs is None:
-        return None
-    product = find_product(nest)
-    if product is None:
+    product = find_product(nest) if costs is not None else None
+    if costs is None or product is None:
         return None
     sizes = costs.sizes_of(product.left.type, product.right.type)
-    # One share packs least: where that does not pay, no cut does, and none has to be looked for.
-    if not _pays(product, product.shape[:2], sizes, target):
+    whole = ProductSchedule(product, *product.shape[:2], sizes)
+    name = costs.library.name if costs.library is not None else None
+    if name is not None and library_call(product, name, whole.columns, is_direct=whole.is_direct) is None:
+        name = None
+    way = (name or PACKED) if costs.forced else _fastest(whole, target, costs, name)
+    if way == LOOPS:
         return None
     digits = product.inner(product.rows), product.inner(product.columns)
     shares = choose_shares(product.shape, digits, product.count, sizes)
-    if not _pays(product, shares, sizes, target):
-        return None
     schedule = ProductSchedule(product, *shares, sizes)
-    if costs.library is None:
+    if way == PACKED:
         return schedule
-    call = library_call(product, costs.library.name, schedule.columns, is_direct=schedule.is_direct)
-    # The library is asked for, and maybe measured, only where it could be called.
-    return replace(schedule, library=call) if call is not None and costs.takes_library() else schedule
+    return replace(schedule, library=library_call(product, way, schedule.columns, is_direct=schedule.is_direct))
 
 
-def _pays(product: MatrixProduct, shares: tuple[int, int], sizes: Blocking, target: HostTarget) -> bool:
-    """True if the product is expected to take less time in shares than as loops."""
-    costs = target.products
-    assert costs is not None
-    if costs.forced:
-        return True
+def _fastest(whole: ProductSchedule, target: HostTarget, costs: ProductCosts, library: str | None) -> str:
+    """Way that takes the least time on one thread: :data:`LOOPS`, :data:`PACKED`, or the library's name."""
+    product, sizes = whole.product, whole.sizes
+    # One share packs least: where that is far from paying, no cut does.
     points = math.prod(product.shape) * product.count
-    is_crossed = product.shape[2] > WHOLE_POINTS and _is_crowded(product, sizes.lanes, target.way_bytes)
+    loops = WIDENING if product.left.type.is_quarter or product.right.type.is_quarter else 1.0
+    usual = loops * sizes.word * points / product_cost(product.shape, product.count, product.shape[:2], 1, sizes)
+    if usual < HOPELESS:
+        return LOOPS
+    of, ways = product_class(product, sizes, target), (LOOPS, PACKED, *([library] if library is not None else []))
+    shares = {way: costs.rates.shares(way, of) if costs.rates is not None else None for way in ways}
+    passing = costs.rates.passing() if costs.rates is not None and not whole.is_direct else 0.0
+    found = {way: share_at(share, product.shape) for way, share in shares.items() if share is not None}
+    if passing is None or not found.keys() >= {LOOPS, PACKED}:
+        return PACKED if usual > 1 else LOOPS
+    # Beside the rate: loops have sums in registers for what is done with them, the others in a cache.
+    handed = passing / product.shape[2]
+    seconds = {way: 1 / share + handed for way, share in found.items()}
+    seconds[LOOPS] = loops / found[LOOPS]
+    own = LOOPS if seconds[LOOPS] <= seconds[PACKED] else PACKED
+    return library if library in found and seconds[own] >= MIN_GAIN * seconds[library] else own
 
-    widens = product.left.type.is_quarter or product.right.type.is_quarter
 
-    def gain(packing: float, loops: float) -> float:
-        loops = loops / WIDENING if widens else loops
-        return points / loops / product_cost(product.shape, product.count, shares, 1, sizes, packing=packing)
-
-    # Rates are measured where they could matter: on no host are they so far from the usual ones.
-    usual = gain(USUAL.packing * sizes.word, USUAL.loops / sizes.word)
-    if costs.measure is None or not 1 / UNDECIDED < usual < UNDECIDED:
-        return usual > 1
-    rates = costs.measure(sizes)
-    return gain(rates.packing, rates.crossed if is_crossed else rates.loops) > 1
+def product_class(product: MatrixProduct, sizes: Blocking, target: HostTarget) -> ProductClass:
+    """Class whose measured rates ``product`` is judged by."""
+    left, right = product.left, product.right
+    left_turned = not _has_neighbours(product, left, product.summed)
+    right_turned = not _has_neighbours(product, right, product.columns)
+    apart = product.columns if right_turned else product.summed
+    is_crowded = _is_crowded(right.stride(apart[-1]) * right.type.bytes, sizes.lanes, target.way_bytes)
+    return ProductClass(left_turned, right_turned, sizes.word == 2, is_crowded)
 
 
-def _is_crowded(product: MatrixProduct, lanes: int, way_bytes: int) -> bool:
-    """True if as many columns of the right operand as a vector has lanes lie on a few places of the first-level cache.
+def _has_neighbours(product: MatrixProduct, access: ElementAccess, dims: tuple[str, ...]) -> bool:
+    return any(access.stride(d) == 1 and product.length((d,)) > 1 for d in dims)
 
-    Loops that read parts of these columns then lose lines before they have used them up.
+
+def _is_crowded(step: int, lanes: int, way_bytes: int) -> bool:
+    """True if as many lines, ``step`` bytes apart, as a vector has lanes lie on a few places of the first-level cache.
+
+    Loops that read parts of these lines then lose them before they have used them up.
     """
-    step = abs(product.right.stride(product.columns[-1])) * product.right.type.bytes
     return math.gcd(step, way_bytes) * lanes > way_bytes

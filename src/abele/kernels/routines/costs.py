@@ -1,48 +1,40 @@
-"""Costs of the host's products: sizes of the packed routine, its gain over loops, and a library."""
+"""Costs of the host's products: sizes of the packed routine, and the rates of each way to run them."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from abele.errors import InvalidOptionError, nearest
 from abele.kernels.routines.blocking import Blocking, blocking
-from abele.kernels.routines.gains import MatrixLibrary, library_gain, loaded_library
+from abele.kernels.routines.gains import MatrixLibrary, loaded_library
+from abele.kernels.routines.product_class import ProductClass
 from abele.llvm.host import cache_bytes, is_elsewhere
 from abele.numerics import ElementType, bf16
 
-# Costs of the packed routine beside loops over register tiles.
-
-
-@dataclass(frozen=True)
-class PackedRates:
-    """Costs relative to the packed routine's tiles; by default as on an AMD Zen 4 in f32.
-
-    Attributes:
-        packing: Cost of packing an element, in multiply-adds of these tiles: 2 to 7 from caches, up to 30 from memory,
-            and more the narrower what lies in a row.
-        loops: Rate of loops over register tiles, of that of these tiles.
-        crossed: The same where the sum is cut into parts and the columns of the right operand lie a power of two apart
-            in memory, so that each part transposes what the caches lose meanwhile.
-    """
-
-    packing: float = 10.0
-    loops: float = 1.0
-    crossed: float = 1.0
-
-
-USUAL = PackedRates()
-"""Expected rates of a host that is not measured."""
-
-
+USUAL_PACKING = 10.0
+"""Cost of packing an element, in multiply-adds of the packed routine's tiles: 2 to 7 from caches, up to 30 from memory,
+and more the narrower what lies in a row. This is an AMD Zen 4's in f32; shares are cut by it on every host."""
+LOOPS, PACKED = "loops", "packed"
+"""Ways to run a product that are always there; a library's is its name."""
 VARIABLE = "ABELE_PRODUCTS"
 """Environment variable with the way to run matrix products (:data:`WAYS`)."""
 WAYS = ("auto", "loops", "packed", "mkl")
 """``auto``: what is expected to be fastest. ``loops``: register tiles that read operands where they lie. ``packed``:
 the packed routine, wherever a task is a product. ``mkl``: MKL, wherever a task is a product that it can take."""
 MIN_GAIN = 1.05
-"""Least ratio of a library's speed to the packed routine's for the library to be called."""
+"""Least ratio of a library's speed to the best of our own for the library to be called."""
+
+
+class ProductRates(Protocol):
+    """Rates of the ways to run products, as measured on a host."""
+
+    def shares(self, way: str, of: ProductClass) -> tuple[float, ...] | None:
+        """Rates of a way at the points of a class, as shares of the machine's arithmetic; None: not to be measured."""
+
+    def passing(self) -> float | None:
+        """Cost of handing a result on through a cache, in multiply-adds of the machine; None: not to be measured."""
 
 
 @dataclass(frozen=True)
@@ -52,26 +44,20 @@ class ProductCosts:
     Attributes:
         sizes: Blocking of the packed routine.
         pairs: Blocking for operands of bf16, where the CPU multiplies pairs of them; else None.
-        measure: Measures the costs of the routine of given sizes on this host; None: the default rates.
+        rates: Measured rates of this host; None: what is usual.
         library: Library that may multiply instead of the packed routine.
         forced: True if every product runs by the packed routine, or by the library where it can.
     """
 
     sizes: Blocking
     pairs: Blocking | None = None
-    measure: Callable[[Blocking], PackedRates] | None = None
+    rates: ProductRates | None = None
     library: MatrixLibrary | None = None
     forced: bool = False
 
     def sizes_of(self, left: ElementType, right: ElementType) -> Blocking:
         """Sizes of the packed routine for operands of these types."""
         return self.pairs if self.pairs is not None and left == right == bf16 else self.sizes
-
-    def takes_library(self) -> bool:
-        """True if the library multiplies the products that it can take; it is measured once on this host."""
-        if self.library is None:
-            return False
-        return self.forced or library_gain(self.library, self.sizes) >= MIN_GAIN
 
 
 def product_costs(lanes: int, registers: int, *, pairs: bool = False) -> ProductCosts | None:
