@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from abele.host_facts.rates import ArithmeticLoop, arithmetic_loop
+from abele.host_facts.rates import arithmetic_loop
 
 MOST_SWING = 0.15
 """The loop may take so much longer before and after a run that counts than it does at best."""
@@ -25,7 +25,7 @@ MOST_RUNS, TRIES = 40, 3
 _TURNS, _LOOPS = 1 << 13, 4
 """Of a loop, some 15 to 30 µs; and loops at a time."""
 _SAMPLE_SECONDS = 1.5e-4
-"""Least time of a run; reading the clock takes half a microsecond."""
+"""Least time of a run; calling it and reading the clock take one or two, which are taken off."""
 
 
 class UnsettledError(RuntimeError):
@@ -44,25 +44,26 @@ def share_of_arithmetic(run: Callable[[int], None], operations: float) -> float:
     """
     loop, times = arithmetic_loop(), 1
     run(1)
+    around = min(seconds(loop.run, 1) for _ in range(2 * _LOOPS))
+
+    def loop_seconds() -> float:
+        return max(1e-9, min(seconds(loop.run, _TURNS) for _ in range(_LOOPS)) - around)
+
     for _ in range(TRIES):
-        loops: list[float] = [_loop_seconds(loop)]
+        loops: list[float] = [loop_seconds()]
         runs: list[float] = []
         while len(runs) < MOST_RUNS:
-            taken = seconds(run, times)
+            taken = seconds(run, times) - around
             if taken < _SAMPLE_SECONDS:
-                times, runs, loops = 2 * times, [], [_loop_seconds(loop)]
+                times, runs, loops = 2 * times, [], [loop_seconds()]
                 continue
             runs.append(taken)
-            loops.append(_loop_seconds(loop))
+            loops.append(loop_seconds())
             most = (1 + MOST_SWING) * min(loops)
             counting = [taken for n, taken in enumerate(runs) if max(loops[n : n + 2]) <= most]
             if len(counting) >= ENOUGH and sum(counting) >= ENOUGH_SECONDS:
                 return (times * operations / min(counting)) / (_TURNS * loop.operations / min(loops))
     raise UnsettledError(f"the rate of multiply-adds swings by more than {MOST_SWING:.0%}")
-
-
-def _loop_seconds(loop: ArithmeticLoop) -> float:
-    return min(seconds(loop.run, _TURNS) for _ in range(_LOOPS))
 
 
 def seconds(run: Callable[[int], None], times: int) -> float:
