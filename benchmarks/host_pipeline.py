@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -77,6 +78,8 @@ def measure(
     abele = best(lambda: training(tokens, labels), updates, clock)
     cycles = training.executable.report.total_cycles
     if profile:
+        with training.profiling():
+            training(tokens, labels)
         print(training.profile())
     training.destroy()
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3)
@@ -101,10 +104,12 @@ def main() -> None:
     parser.add_argument(
         "--cpu", action="store_true", help="processor time of this process, and not the clock on the wall"
     )
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="host threads of each")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     hold_pytorch()
+    torch.set_num_threads(asked.threads)
     clock = time.process_time if asked.cpu else time.perf_counter
     names = list(STAGES) if asked.placement == "both" else [asked.placement]
     rows = [

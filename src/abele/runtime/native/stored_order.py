@@ -64,8 +64,8 @@ def order_of_view(variable: Variable, factors: Factors, offset: int) -> Order | 
 def order_like(variable: Variable, order: Order, shape: tuple[int, ...]) -> Order | None:
     """The dims of an array of ``shape`` in the order that puts each element where ``order`` puts it in ``variable``.
 
-    A table (1, 16, 2000) in order (0, 2, 1) and its momentum, (16, 2000) in order (1, 0), lie alike. None where no order
-    of these dims does.
+    A table (1, 16, 2000) in order (0, 2, 1) and its momentum, (16, 2000) in order (1, 0), lie alike. None where no
+    order of these dims does.
     """
     stored = Layout.dense(variable.shape, order).coalesced()
     places = [stored(step) if n > 1 else math.inf for n, step in zip(shape, row_major(shape), strict=True)]

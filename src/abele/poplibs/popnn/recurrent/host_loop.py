@@ -24,7 +24,6 @@ from abele.poplibs.popops.expr import Expr
 from abele.poplibs.popops.expressions.fused import fuse
 from abele.poplibs.popops.expressions.host_kernel import elementwise_kernel
 
-
 LINE_BYTES = 64
 """Bytes of a cache line."""
 LONG_ROW = 16
