@@ -203,8 +203,8 @@ class Values:
     def _choice(self, e: Choice) -> Value:
         condition = self.value(e.condition)
         if self._is_harmless(e.then) and self._is_harmless(e.otherwise):
-            # Who writes a choice of values, and no branch, expects that the processor cannot guess it. Otherwise LLVM makes
-            # a branch of it in loops of x86.
+            # Who writes a choice of values, and no branch, expects that the processor cannot guess it. Without a word
+            # LLVM makes a branch of it in loops of x86.
             chosen = self.builder.select(condition, self.value(e.then), self.value(e.otherwise))
             chosen.set_metadata("unpredictable", self.builder.module.add_metadata([]))
             return chosen

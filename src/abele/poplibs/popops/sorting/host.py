@@ -17,6 +17,7 @@ Example: of 1,000,000 keys in random order, about 10 · ln(100,000) = 115 sink i
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 
 from abele.codelet import InOut, Input, Output, Vector, Vertex, codelet, macro
@@ -24,6 +25,9 @@ from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
 from abele.numerics import ElementType, i64, u32
 from abele.poplibs.poputil.host_body import host_rows
+
+RUN = 16
+"""Records that are put in order by ranks before they are merged: comparisons of one with all fill two vectors."""
 
 
 @macro
@@ -202,18 +206,14 @@ def top_k_codelet(dtype: ElementType, *, largest: bool, is_reversed: bool) -> ty
     return HostTopK
 
 
-RUN = 16
-"""Records that are put in order by insertion before they are merged. Guessed: where merging becomes faster."""
-
-
 @cache
 def sort_codelet(dtype: ElementType, *, largest_first: bool) -> type:
     """``best`` and ``places``: a row's ``keys`` in order and where they were. Equal keys keep their order.
 
-    Runs of :data:`RUN` by insertion, then merges of neighbouring runs, from one pair of rows to the other. A merge
-    takes an element of the later run only where it is strictly better, which keeps equal keys in their order; what it
-    takes is a choice of values, so that the processor has no branch to guess. There are ⌈log2(n / RUN)⌉ rounds; where
-    these are odd, the runs are made in the spare rows.
+    Runs of :data:`RUN` by ranks, then merges of neighbouring runs, from one pair of rows to the other. A merge takes an
+    element of the later run only where it is strictly better, which keeps equal keys in their order; what it takes is a
+    choice of values, so that the processor has no branch to guess. There are ⌈log2(n / RUN)⌉ rounds; where these are
+    odd, the runs are made in the spare rows.
     """
 
     @codelet(name="HostSort")
@@ -291,16 +291,46 @@ def host_top_k(
     best, places, *picked = outs
     finder = top_k_codelet(keys.dtype, largest=largest, is_reversed=is_reversed)
     steps = host_rows(graph, name, finder, keys=keys, best=best, places=places)
-    for given, out in zip(values, picked, strict=True):
-        picker = pick_codelet(given.dtype)
-        steps.add(host_rows(graph, f"{name}/values", picker, values=given, places=places, out=out))
+    _pick(graph, steps, values, places, picked, name)
     return steps
 
 
-def host_sort(graph: Graph, keys: Tensor, best: Tensor, places: Tensor, *, largest_first: bool, name: str) -> Sequence:
-    """The step of a sort of rows on the host: ``keys`` [rows, n] in order, and the places (u32) that they had."""
+def host_sort(
+    graph: Graph,
+    keys: Tensor,
+    best: Tensor,
+    places: Tensor,
+    values: Iterable[Tensor] = (),
+    outs: Iterable[Tensor] = (),
+    *,
+    largest_first: bool,
+    name: str,
+) -> Sequence:
+    """The steps of a sort of rows on the host.
+
+    Args:
+        graph: Graph in which vertices are made.
+        keys: [rows, n].
+        best: The keys in order.
+        places: The places (u32) that they had.
+        values: Values that go with the keys, each [rows, n].
+        outs: The values in the order of their keys.
+        largest_first: True for descending order.
+        name: Of the compute sets.
+    """
     spare = [graph.map_linear(graph.variable(t.dtype, t.shape, name=f"{name}/spare")) for t in (best, places)]
     codelet = sort_codelet(keys.dtype, largest_first=largest_first)
-    return host_rows(
+    steps = host_rows(
         graph, name, codelet, keys=keys, best=best, places=places, spare_best=spare[0], spare_places=spare[1]
     )
+    _pick(graph, steps, values, places, outs, name)
+    return steps
+
+
+def _pick(
+    graph: Graph, steps: Sequence, values: Iterable[Tensor], places: Tensor, outs: Iterable[Tensor], name: str
+) -> None:
+    """Append the steps that put values into the order of ``places``."""
+    for given, out in zip(values, outs, strict=True):
+        picker = pick_codelet(given.dtype)
+        steps.add(host_rows(graph, f"{name}/values", picker, values=given, places=places, out=out))

@@ -328,7 +328,8 @@ def sort_with_permutation(
         numbers = graph.constant(u32, (length,), np.arange(length, dtype=np.uint32), name=f"{name}/numbers")
         body.add(Copy(graph.map_linear(numbers).broadcast_to(rows.shape), columns[1]))
         SortingNetwork(graph, body, blocks, record, columns, name).sort()
-    note_host(prog, host_sort(graph, rows, columns[0], columns[1], largest_first=record.largest_first, name=name))
+    steps = host_sort(graph, rows, columns[0], columns[1], largest_first=record.largest_first, name=name)
+    note_host(prog, steps)
     return results[0], results[1]
 
 
@@ -371,6 +372,12 @@ def _sorted(
         if in_place:
             for view, column in zip(views, columns, strict=True):
                 body.add(Copy(column.reshape(view.shape), view))
+    places = graph.map_linear(graph.variable(u32, columns[0].shape, name=f"{name}/places"))
+    rows, *values = (view.reshape(columns[0].shape) for view in views)
+    steps = host_sort(graph, rows, columns[0], places, values, columns[1:], largest_first=False, name=name)
+    for view, column in zip(views, columns, strict=True) if in_place else ():
+        steps.add(Copy(column.reshape(view.shape), view))
+    note_host(prog, steps)
     return results
 
 
