@@ -61,7 +61,7 @@ def test_target__of_arm__is_neon_and_nothing_is_measured() -> None:
     assert (target.lanes, target.registers) == (4, 32)
     assert target.products is not None
     assert target.products.library is None
-    assert target.products.measure is None
+    assert target.products.rates is None
 
 
 @pytest.mark.parametrize("way", ["loops", "packed"])
