@@ -55,6 +55,24 @@ def test_report__host_with_top__prints_so_many_leaves(abele: Run, measured: Path
     assert len(abele("report", str(measured), "--host", "--top", "1").out.splitlines()) == 4
 
 
+def test_report__host_against__says_what_a_library_does_on_the_product(abele: Run, measured: Path) -> None:
+    lines = abele("report", str(measured), "--host", "--against").out.splitlines()
+    assert "1 product beside " in lines[2]
+    assert any("· 48x64x32 f32: " in line and " GFLOP/s by " in line for line in lines)
+    found = json.loads(abele("report", str(measured), "--host", "--against", "--json").out)
+    assert found["facts"]["against"]["48x64x32 f32"]["flops"] == 2 * 64 * 48 * 32
+
+
+def test_report__against_without_host_or_elsewhere__is_refused(
+    abele: Run, measured: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "--host --against" in abele("report", str(measured), "--against").err
+    monkeypatch.setattr("abele.host_facts.libraries.host_name", lambda: "Sinclair ZX81")
+    finished = abele("report", str(measured), "--host", "--against")
+    assert finished.status == 2
+    assert "this is Sinclair ZX81" in finished.err
+
+
 def test_report__host_after_calls_of_a_session__says_where_they_spent_their_time(abele: Run, tmp_path: Path) -> None:
     net = NetworkBuilder()
     x = net.input((4,), "f32", "x")

@@ -26,6 +26,9 @@ def report(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw it into this file: .png, .svg, .pdf.")] = None,
     host: Annotated[bool, typer.Option("--host", help="Print what measured runs took on the host.")] = False,
+    against: Annotated[
+        bool, typer.Option("--against", help="With --host: what the best library here does on the same products.")
+    ] = False,
     rearrangements: Annotated[
         bool, typer.Option("--rearrangements", help="Print what data is moved or put in another order, and its cost.")
     ] = False,
@@ -87,6 +90,8 @@ def report(
 
     if csv and sql is None:
         raise InvalidOptionError("--csv is for the answer to a query", remedy='--sql "select * from ops" --csv')
+    if against and not host:
+        raise InvalidOptionError("--against is for the profile of the host", remedy="--host --against")
     if tensor is not None and not exponents:
         raise InvalidOptionError("--tensor is for heat maps of exponents", remedy="--exponents --tensor NAME")
     if tile is not None and not memory:
@@ -119,7 +124,7 @@ def report(
     elif timeline:
         print_timeline(loaded, as_json=json)
     elif host:
-        print_host(loaded, top, as_json=json)
+        print_host(loaded, top, as_json=json, against=against)
     elif rearrangements:
         moves = loaded.rearrangements
         print_json(moves.to_json()) if json else typer.echo(moves.text(top))
@@ -231,11 +236,12 @@ def with_loading(loaded: Report, path: Path) -> Report:
         raise MachineError(error.message, at=str(path), because=error.because, remedy=error.remedy) from error
 
 
-def print_host(loaded: Report, top: int, *, as_json: bool) -> None:
+def print_host(loaded: Report, top: int, *, as_json: bool, against: bool = False) -> None:
     """Print what calls took on the host, and the profile of the host.
 
     Raises:
         ProfilingDisabledError: The report holds neither.
+        InvalidOptionError: A library cannot be compared with, as the report is of another machine, or an old one.
     """
     from abele.report.summary import host_text
 
@@ -252,11 +258,16 @@ def print_host(loaded: Report, top: int, *, as_json: bool) -> None:
             "the report has no profile of the host: no run was measured",
             remedy="ABELE_ENGINE_OPTIONS='{\"profiler.host\": true}', or with engine.profiling(): engine.run()",
         )
+    profile = loaded.host
+    if against:
+        from abele.host_facts.libraries import against_library
+
+        profile = against_library(profile)
     if as_json:
-        print_json(loaded.host.to_json() | ({"seconds": times} if called else {}))
+        print_json(profile.to_json() | ({"seconds": times} if called else {}))
     else:
         # Lines are as long as they are: a table folded into a narrow terminal cannot be read.
-        typer.echo(loaded.host.text(top))
+        typer.echo(profile.text(top))
 
 
 def draw(loaded: Report, kind: str, path: Path) -> None:

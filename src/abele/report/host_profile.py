@@ -42,7 +42,9 @@ class HostProfile:
         leaves: One row per leaf; columns as ``abele.report.HOST_LEAVES``.
         functions: One row per function of leaves that call several; columns as ``abele.report.HOST_FUNCTIONS``.
         facts: ``clock`` (``wall`` or ``processor``), ``threads``, ``runs`` (their number), ``run_seconds`` (their sum),
-            ``host`` (the CPU), ``rates`` (fields of ``abele.host_facts.MachineRates``).
+            ``host`` (the CPU), ``rates`` (fields of ``abele.host_facts.MachineRates``), ``products`` (true if shapes
+            of products are in the tables), ``against`` (by shape: ``library``, ``seconds`` of one thread, and
+            ``all_seconds`` of as many as ran).
     """
 
     leaves: Table
@@ -117,7 +119,24 @@ class HostProfile:
             flops, moved = self.machine_flops_per_second / 1e9, self.machine_bytes_per_second / 1e9
             host, threads = visible(str(self.facts.get("host", ""))), counted(self.threads, "thread")
             lines.append(f"{host}; {threads} can do {flops:.0f} GFLOP/s (f32) and {moved:.0f} GB/s")
+        against = self.facts.get("against")
+        if against is not None and not self.product_seconds():
+            lines.append("no product or convolution to compare with a library")
+        elif against is not None:
+            libraries = " and ".join(dict.fromkeys(str(found["library"]) for found in against.values()))
+            lines.append(f"{counted(len(against), 'product')} beside {libraries or 'no library'}")
+            if left := len(self.product_seconds()) - len(against):
+                lines[-1] += f"; {left:,} without: time was over, or no library takes them"
         return lines
+
+    def product_seconds(self) -> dict[str, float]:
+        """Time of every shape of product or convolution, those with most first."""
+        found: dict[str, float] = {}
+        for table, column in ((self.leaves, "seconds"), (self.functions, "seconds")):
+            for shape, seconds in zip(table["product"].tolist(), table[column].tolist(), strict=True):
+                if shape:
+                    found[shape] = found.get(shape, 0.0) + seconds
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
 
     def cells(self, most: int = NUM_LEAVES) -> Iterator[list[str]]:
         """Rows of the table that :meth:`text` shows, without its head: leaves, and below each its calls."""
@@ -137,6 +156,7 @@ class HostProfile:
                 source_text(str(columns["file"][n]), int(columns["line"][n])),
                 visible(_short(str(columns["name"][n]))),
             ]
+            yield from self._library_cells(str(columns["product"][n]), seconds / max(times, 1), self.threads)
             yield from self._function_cells(n, seconds, times, total)
 
     def to_json(self) -> dict[str, Any]:
@@ -167,9 +187,22 @@ class HostProfile:
                 source_text(str(columns["file"][n]), int(columns["line"][n])),
                 "· " + visible(_short(str(columns["name"][n]))),
             ]
+            # Functions may run beside others: the time of all threads is held against one thread of the library's.
+            yield from self._library_cells(str(columns["product"][n]), float(busy[n]) / max(times, 1), 1)
         if shown and len(shown) < len(table):
             blank = [""] * (len(COLUMNS) - 1)
             yield [*blank, f"· … and {counted(len(table) - len(shown), 'function')} more"]
+
+    def _library_cells(self, product: str, each: float, threads: int) -> Iterator[list[str]]:
+        """Row for what a library takes for a product that takes us ``each`` seconds on some threads."""
+        found = self.facts.get("against", {}).get(product)
+        taken = float(found["seconds" if threads == 1 else "all_seconds"]) if found else 0.0
+        if not taken or not each:
+            return
+        ratio = f"{each / taken:.1f} times this" if each > taken else f"this is {taken / each:.1f} times that"
+        on = " a thread" if threads < self.threads else ""
+        words = f"· {product}: {found['flops'] / taken / 1e9:.0f} GFLOP/s{on} by {found['library']}, {ratio}"
+        yield [*[""] * (len(COLUMNS) - 1), visible(words)]
 
     def _rates(self, flops: int, moved: int, seconds: float) -> list[str]:
         """Cells of arithmetic, bytes and the share of the machine's rate."""

@@ -250,6 +250,9 @@ Python (streams that are not arrays, host functions, prints).
 
 _SECONDS = "<f8"
 _LANES = "vector lanes that its code fills (of a leaf: its heaviest function's), 1 for scalar code, 0 when unknown"
+_PRODUCT = text_column(
+    "product or convolution that a library would run, empty for none; of a leaf: its only function's", since=11
+)
 _CARRIED_OUT = text_column("what it carries out: names of steps with their scopes", since=4)
 _ORIGIN = {
     "network_op": text_column("module and operation of the network that these come from, where there is one", since=4),
@@ -274,6 +277,7 @@ HOST_LEAVES = Schema(
         "read_bytes": count_column("distinct bytes that one execution reads", since=4),
         "written_bytes": count_column("distinct bytes that one execution writes", since=4),
         "lanes": ColumnSpec("<i4", _LANES, since=4),
+        "product": _PRODUCT,
     },
     since=4,
 )
@@ -292,6 +296,7 @@ HOST_FUNCTIONS = Schema(
         "read_bytes": count_column("distinct bytes that these read, scratch memory included", since=4),
         "written_bytes": count_column("distinct bytes that these write, scratch memory included", since=4),
         "lanes": ColumnSpec("<i4", _LANES, since=4),
+        "product": _PRODUCT,
     },
     since=4,
 )

@@ -492,14 +492,17 @@ class Session:
         with self._loaded("be measured").profiling(clock):
             yield
 
-    def profile(self) -> HostProfile:
+    def profile(self, *, against: bool = False) -> HostProfile:
         """Profile of measured runs on the host.
+
+        Args:
+            against: Also measure what the best library at hand does on the same products; some seconds.
 
         Raises:
             SessionError: The session is closed.
             ProfilingDisabledError: No run was measured.
         """
-        return self._loaded("tell a profile").profile()
+        return self._loaded("tell a profile").profile(against=against)
 
     @property
     def variable_names(self) -> list[str]:

@@ -23,7 +23,14 @@ from support.examples import examples
 
 SIZES = {word: blocking(16, 32, 1 << 15, 1 << 20, word=word) for word in (1, 2)}
 ORDERS = st.tuples(st.sampled_from(["ik", "ki"]), st.sampled_from(["kj", "jk"]), st.sampled_from(["ij", "ji"]))
-needs_pairs = pytest.mark.skipif(not host_cpu().multiplies_bf16_pairs, reason="the CPU multiplies no pairs of bf16")
+needs_pairs = pytest.mark.usefixtures("pairs")
+
+
+@pytest.fixture
+def pairs() -> None:
+    """The CPU that code is made for multiplies pairs of bf16."""
+    if not host_cpu().multiplies_bf16_pairs:
+        pytest.skip("the CPU multiplies no pairs of bf16")
 
 
 @pytest.fixture(autouse=True)

@@ -53,6 +53,17 @@ def test_profile__of_a_product__counts_its_runs_arithmetic_and_bytes(threads):
     assert 1 / threads - 1e-9 <= found["balance"] <= 1
 
 
+def test_profile__against_a_library__has_the_time_of_the_product_alone():
+    with product(threads=1) as engine:
+        with engine.profiling():
+            engine.run()
+        assert "against" not in engine.profile().facts
+        found = engine.profile(against=True)
+    shape = f"{ROWS}x{COLUMNS}x{INNER} f32"
+    assert [*found.facts["against"]] == [shape]
+    assert f"· {shape}: " in found.text()
+
+
 def test_profile__times_of_leaves__add_up_to_no_more_than_the_runs():
     with product(threads=2) as engine:
         with engine.profiling():

@@ -26,6 +26,7 @@ from abele.kernels.nest.loop_nest import (
 )
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.plan.functions import FunctionProgram, TaskFunction
+from abele.kernels.plan.library_shapes import library_shape
 from abele.kernels.products.schedule import ProductSchedule
 from abele.kernels.target import HostTarget
 from abele.kernels.tasks.program import Space, Task
@@ -201,12 +202,14 @@ class LeafPart:
         origins: The caller's numbers of the calls that it carries out, wholly or in part.
         work: Work in one execution of the leaf; its bytes are also those in scratch memory.
         lanes: Vector lanes that its code fills: 1 where it is scalar, or puts every value into its lane by itself.
+        product: The product or convolution that it is, as a library would run it; empty if it is none.
     """
 
     name: str
     origins: frozenset[int]
     work: LeafWork
     lanes: int
+    product: str = ""
 
 
 def leaf_work(program: FunctionProgram, number: int) -> LeafWork:
@@ -219,7 +222,13 @@ def leaf_parts(program: FunctionProgram, number: int) -> tuple[LeafPart, ...]:
     functions = program.leaves[number].functions
     works = (_work([f.task], program.spaces, frozenset()) for f in functions)
     return tuple(
-        LeafPart(f.task.name, f.task.origins, work, filled_lanes(f, program.target))
+        LeafPart(
+            f.task.name,
+            f.task.origins,
+            work,
+            filled_lanes(f, program.target),
+            library_shape(f.task, program.spaces),
+        )
         for f, work in zip(functions, works, strict=True)
     )
 

@@ -16,6 +16,7 @@ from abele.compiler import Executable, RunAccount
 from abele.compiler.text.display import programs_text
 from abele.errors import AbeleError, EngineError
 from abele.graph import Graph, HostFunction, Program, RemoteBuffer, Stream, Variable
+from abele.host_facts.libraries import against_library
 from abele.job.launched import ranks_on_host
 from abele.llvm.host import num_threads
 from abele.numerics import to_host
@@ -375,13 +376,17 @@ class Engine:
         finally:
             self._profiler.end()
 
-    def profile(self) -> HostProfile:
+    def profile(self, *, against: bool = False) -> HostProfile:
         """Profile of measured runs on the host: time, arithmetic and bytes of every native function and copy.
+
+        Args:
+            against: Also measure what the best library at hand does on the same products; some seconds.
 
         Raises:
             ProfilingDisabledError: No run was measured.
         """
-        return self._profiler.profile()
+        profile = self._profiler.profile()
+        return against_library(profile) if against else profile
 
     @property
     def report(self) -> Report:

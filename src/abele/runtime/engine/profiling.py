@@ -92,6 +92,7 @@ class Profiler:
             "run_seconds": self._seconds,
             "host": host_name(),
             "rates": asdict(machine_rates()),
+            "products": True,
         }
         return HostProfile(_table(HOST_LEAVES, leaves), _table(HOST_FUNCTIONS, functions), facts)
 
@@ -165,6 +166,7 @@ def _function_rows(timed: TimedInstruction, notes: Notes) -> Iterator[Row]:
             "busy_seconds": total[place] * _SECOND,
             **_amounts(part.work),
             "lanes": part.lanes,
+            "product": part.product,
         }
 
 
@@ -191,13 +193,16 @@ def _described(timed: TimedInstruction) -> Row:
         **_source(origins),
         "units": leaf.units if leaf is not None else 1,
         "lanes": 0,
+        "product": "",
     }
     if leaf is None:
         return row | _amounts(LeafWork())
     if leaf.kernel is not None:
         plan, number = leaf.kernel
-        heaviest = max(plan.parts(number), key=lambda part: part.work.effort)
-        return row | _amounts(plan.work(number)) | {"lanes": heaviest.lanes}
+        parts = plan.parts(number)
+        heaviest = max(parts, key=lambda part: part.work.effort)
+        product = heaviest.product if len(parts) == 1 else ""
+        return row | _amounts(plan.work(number)) | {"lanes": heaviest.lanes, "product": product}
     # Vertices and copies say how much they touch in all: half of what a copy touches is written.
     touched = leaf.work_bytes or 0
     written = touched // 2 if _kind(timed) == "copy" else 0

@@ -161,14 +161,17 @@ class Inspection(Latencies):
         with self._require().session.profiling(clock):
             yield
 
-    def profile(self) -> HostProfile:
+    def profile(self, *, against: bool = False) -> HostProfile:
         """Times of measured calls on the host: time, arithmetic and bytes of every native function and copy.
+
+        Args:
+            against: Also measure what the best library at hand does on the same products; some seconds.
 
         Raises:
             Error: Nothing is compiled yet.
             ProfilingDisabledError: No call was measured.
         """
-        return self._require().session.profile()
+        return self._require().session.profile(against=against)
 
     def cycleCount(self) -> int:
         """Cycles of one call on the machine.
