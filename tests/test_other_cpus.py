@@ -61,6 +61,7 @@ ALL = (
     "poplibs/popops/sorting/test_popops_sort.py::test_sort_with_permutation__equal_keys__keep_their_order",
     "frontends/poptorch/fp8/test_casts.py",
     "runtime/native/test_plan_runs.py",
+    "runtime/supersteps/test_floats.py",
 )
 
 

@@ -86,18 +86,20 @@ def _f32_to_half(b: ll.IRBuilder, value: Value) -> Value:
     dropped = b.lshr(magnitude, constant(kind, 13))
     odd = b.and_(dropped, constant(kind, 1))
     # Just below half a unit, plus one if the last bit kept is odd: it carries exactly where rounding to nearest, ties
-    # to even, goes up. A carry out of the mantissa raises the exponent, as it should, up to infinity.
-    rounded = b.add(b.add(magnitude, constant(kind, 0xFFF - (112 << 23))), odd)
-    normal = b.lshr(rounded, constant(kind, 13))
-    scaled = b.fmul(b.bitcast(magnitude, value.type), constant(value.type, 2.0**24))
+    # to even, goes up. A carry out of the mantissa raises the exponent, as it should.
+    rounded = b.and_(b.add(b.add(magnitude, constant(kind, 0xFFF)), odd), constant(kind, 0x7FFFE000))
+    # Times 2^112, so that what f16 does not hold overflows in f32, too: the CPU makes it infinite, and notes the event.
+    wide = b.bitcast(b.fmul(b.bitcast(rounded, value.type), constant(value.type, 2.0**112)), kind)
+    normal = b.lshr(b.sub(wide, constant(kind, 224 << 23)), constant(kind, 13))
     small = b.icmp_unsigned("<", magnitude, constant(kind, 0x38800000))
-    scaled = b.select(small, scaled, constant(value.type, 0.0))  # keeps the conversion below in range
+    # Others are no part of it, since they would overflow here, or be beyond an integer.
+    least = b.bitcast(b.select(small, magnitude, constant(kind, 0)), value.type)
+    scaled = b.fmul(least, constant(value.type, 2.0**24))
     tiny = b.fptosi(intrinsic(b, "llvm.rint", scaled), kind)
     finite = b.select(small, tiny, normal)
-    bounded = b.select(b.icmp_unsigned(">=", magnitude, constant(kind, 0x47800000)), constant(kind, 0x7C00), finite)
     # The payload's upper bits stay, and the quiet bit makes sure that it is not all zeros, which would mean infinity.
     nan = b.or_(b.and_(dropped, constant(kind, 0x3FF)), constant(kind, 0x7E00))
-    result = b.select(b.icmp_unsigned(">", magnitude, constant(kind, 0x7F800000)), nan, bounded)
+    result = b.select(b.icmp_unsigned(">", magnitude, constant(kind, 0x7F800000)), nan, finite)
     return b.trunc(b.or_(result, sign), like(value, I16))
 
 
