@@ -95,7 +95,7 @@ groups, and arrays that can be mapped. Version 4: the profile of the host. Versi
 does before and after runs. Version 6: the critical path, and partners of steps. Version 7: the program tree, supersteps
 with their vertices and variables, and where variables come from. Version 8: what operations compute with, and
 histograms of exponents. Version 9: state and code of operations, addresses. Version 10:
-shares that end before vertices. Version 11: products of the host."""
+shares that end before vertices. Version 11: products of the host, and instructions on elements of its leaves."""
 
 _WITH_FILES = (
     "ops",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -27,6 +27,37 @@ NUM_WORDS = 3
 _SHOWN_SHARE = 0.005
 """Share of all time above which the text shows a function."""
 _NAME_LETTERS = 70
+LOW_BALANCE = 0.8
+"""Balance below which a leaf is a finding: on two threads, one of them did nothing for two fifths of the time."""
+NOTABLE_SHARE = 0.02
+"""Share of all time from which on it is."""
+
+
+@dataclass(frozen=True)
+class IdleThreads:
+    """A leaf on which threads were idle, and why.
+
+    Attributes:
+        leaf: Row in the table of leaves.
+        name: Steps that it carries out, shortened.
+        share: Its share of all time.
+        balance: Mean time that a thread worked on it / the longest.
+        lost_seconds: Time that an even share of its work would save.
+        reason: Why, in words.
+    """
+
+    leaf: int
+    name: str
+    share: float
+    balance: float
+    lost_seconds: float
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"threads idle: balance {percent_text(self.balance)} on {percent_text(self.share)} of the time, "
+            f"{seconds_text(self.lost_seconds)} lost: {self.name}: {self.reason}"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,17 +127,35 @@ class HostProfile:
         """Share of the machine's rate that each leaf reaches, in arithmetic or memory, whichever is more,
         float64[leaves].
 
-        Values in a cache move faster than memory's rate.
+        Arithmetic counts by instructions on elements, of which the machine does one where its rate counts two
+        operations. Values in a cache move faster than memory's rate.
         """
-        return self._machine_share(self.flops_per_second, self.bytes_per_second)
+        slots = _ratio(self.leaves["slots"] * self.leaves["executions"], self.leaves["seconds"])
+        return self._machine_share(np.maximum(self.flops_per_second, 2 * slots), self.bytes_per_second)
+
+    @cached_property
+    def idle_threads(self) -> tuple[IdleThreads, ...]:
+        """Leaves that take two hundredths of the time or more with a balance below 80 %, the largest loss first."""
+        if self.threads == 1:
+            return ()
+        total, found = max(self.seconds, 1e-12), []
+        for number, row in enumerate(self.leaves.rows()):
+            share, balance = row["seconds"] / total, row["balance"]
+            if share >= NOTABLE_SHARE and balance < LOW_BALANCE:
+                functions = list(self.functions.where("leaf", number).rows())
+                reason = _idle_reason(row, functions, self.threads)
+                lost = row["seconds"] * (1 - balance)
+                found.append(IdleThreads(number, visible(_short(row["name"])), share, balance, lost, reason))
+        return tuple(sorted(found, key=lambda f: -f.lost_seconds))
 
     def text(self, most: int = NUM_LEAVES) -> str:
-        """Leaves with most time, and their calls, as a table.
+        """Leaves with most time, and their calls, as a table; then those on which threads were idle, and why.
 
         Args:
             most: Most leaves.
         """
-        return shown_text("\n".join([*self.head(), *_aligned([list(COLUMNS), *self.cells(most)])]))
+        table = _aligned([list(COLUMNS), *self.cells(most)])
+        return shown_text("\n".join([*self.head(), *table, *map(str, self.idle_threads)]))
 
     def head(self) -> list[str]:
         """Clock, runs, threads and host of the measurement, in two lines."""
@@ -150,7 +199,7 @@ class HostProfile:
                 seconds_text(seconds / max(times, 1)),
                 seconds_text(float(columns["best_seconds"][n])),
                 f"{times:,}",
-                *self._rates(int(columns["flops"][n]) * times, int(self.bytes[n]) * times, seconds),
+                *self._rates(columns, n, times, seconds),
                 percent_text(float(columns["balance"][n])),
                 _kind(str(columns["kind"][n]), int(columns["lanes"][n])),
                 source_text(str(columns["file"][n]), int(columns["line"][n])),
@@ -160,8 +209,13 @@ class HostProfile:
             yield from self._function_cells(n, seconds, times, total)
 
     def to_json(self) -> dict[str, Any]:
-        """The profile as plain data: ``facts``, and the rows of ``leaves`` and ``functions``."""
-        return {"facts": dict(self.facts), "leaves": list(self.leaves.rows()), "functions": list(self.functions.rows())}
+        """The profile as plain data: ``facts``, the rows of ``leaves`` and ``functions``, and ``idle_threads``."""
+        return {
+            "facts": dict(self.facts),
+            "leaves": list(self.leaves.rows()),
+            "functions": list(self.functions.rows()),
+            "idle_threads": [asdict(found) for found in self.idle_threads],
+        }
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
@@ -174,14 +228,13 @@ class HostProfile:
         shown = [n for n in np.argsort(-busy, kind="stable")[:NUM_FUNCTIONS].tolist() if shares[n] >= _SHOWN_SHARE]
         for n in shown:
             took = float(columns["seconds"][n])
-            moved = int(columns["read_bytes"][n] + columns["written_bytes"][n])
             yield [
                 percent_text(float(shares[n])),
                 seconds_text(took),
                 seconds_text(took / max(times, 1)),
                 "",
                 f"{int(columns['calls'][n]):,}",
-                *self._rates(int(columns["flops"][n]) * times, moved * times, took),
+                *self._rates(columns, n, times, took),
                 percent_text(float(busy[n]) / self.threads / max(took, 1e-12)),
                 _kind("", int(columns["lanes"][n])),
                 source_text(str(columns["file"][n]), int(columns["line"][n])),
@@ -204,13 +257,14 @@ class HostProfile:
         words = f"· {product}: {found['flops'] / taken / 1e9:.0f} GFLOP/s{on} by {found['library']}, {ratio}"
         yield [*[""] * (len(COLUMNS) - 1), visible(words)]
 
-    def _rates(self, flops: int, moved: int, seconds: float) -> list[str]:
+    def _rates(self, columns: Mapping[str, npt.NDArray[Any]], row: int, times: int, seconds: float) -> list[str]:
         """Cells of arithmetic, bytes and the share of the machine's rate."""
-        rates = [np.array([amount / seconds if seconds else 0.0]) for amount in (flops, moved)]
-        share = float(self._machine_share(*rates)[0])
+        amounts = (float(columns[name][row]) for name in ("flops", "slots", "read_bytes", "written_bytes"))
+        flops, slots, *moved = (amount * times / seconds if seconds else 0.0 for amount in amounts)
+        share = float(self._machine_share(np.array([max(flops, 2 * slots)]), np.array([sum(moved)]))[0])
         return [
-            f"{float(rates[0][0]) / 1e9:.2f}" if flops else "",
-            f"{float(rates[1][0]) / 1e9:.2f}" if moved else "",
+            f"{flops / 1e9:.2f}" if flops else "",
+            f"{sum(moved) / 1e9:.2f}" if sum(moved) else "",
             percent_text(share) if share else "",
         ]
 
@@ -235,6 +289,23 @@ class HostProfile:
 def _ratio(amounts: npt.NDArray[Any], seconds: npt.NDArray[Any]) -> Float64:
     """Amounts per second; 0 where no time went by."""
     return np.asarray(np.divide(amounts, seconds, out=np.zeros(len(seconds)), where=seconds > 0), np.float64)
+
+
+def _idle_reason(leaf: Mapping[str, Any], functions: Sequence[Mapping[str, Any]], threads: int) -> str:
+    """Why threads were idle on a leaf, from its units, its kind and its functions."""
+    units = int(leaf["units"])
+    if leaf["kind"] == "callback":
+        return "Python runs it on one thread"
+    if units <= 1:
+        return "one unit: nothing in it is shared among threads"
+    # Each thread has a run of units, of which one may have a unit more.
+    most = -(-units // threads)
+    if units < LOW_BALANCE * threads * most:
+        return f"{counted(units, 'unit')} for {counted(threads, 'thread')}: one of them has {most}"
+    busiest = max(functions, key=lambda f: f["busy_seconds"], default=None)
+    if busiest is not None and busiest["seconds"] > LOW_BALANCE * busiest["busy_seconds"]:
+        return f"its functions run side by side, and one thread ran most of {visible(_short(str(busiest['name'])))}"
+    return f"{counted(units, 'unit')} of unequal time, or threads that something else kept from running"
 
 
 def _kind(kind: str, lanes: int) -> str:

@@ -253,6 +253,9 @@ _LANES = "vector lanes that its code fills (of a leaf: its heaviest function's),
 _PRODUCT = text_column(
     "product or convolution that a library would run, empty for none; of a leaf: its only function's", since=11
 )
+_SLOTS = (
+    "instructions on elements of {}: a multiply-add is one, a function or a division what its code has; 0 when unknown"
+)
 _CARRIED_OUT = text_column("what it carries out: names of steps with their scopes", since=4)
 _ORIGIN = {
     "network_op": text_column("module and operation of the network that these come from, where there is one", since=4),
@@ -278,6 +281,7 @@ HOST_LEAVES = Schema(
         "written_bytes": count_column("distinct bytes that one execution writes", since=4),
         "lanes": ColumnSpec("<i4", _LANES, since=4),
         "product": _PRODUCT,
+        "slots": count_column(_SLOTS.format("one execution"), since=11),
     },
     since=4,
 )
@@ -297,6 +301,7 @@ HOST_FUNCTIONS = Schema(
         "written_bytes": count_column("distinct bytes that these write, scratch memory included", since=4),
         "lanes": ColumnSpec("<i4", _LANES, since=4),
         "product": _PRODUCT,
+        "slots": count_column(_SLOTS.format("its calls in one execution of the leaf"), since=11),
     },
     since=4,
 )

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from abele.expr.nodes import apply
 from abele.kernels import BoundKernel, Buffer, HostKernel, bind, plan_native
 from abele.kernels.nest.ir import Affine, load, nest, store
+from abele.kernels.nest.operation_costs import operation_cost
 from abele.kernels.plan.native_plan import distinct_elements
 from abele.numerics import bf16, f32
 
@@ -101,3 +103,24 @@ def test_lanes__of_a_nest_without_neighbours__are_one():
     plan = plan_native([x, y], [BoundKernel(kernel, (bind(x), bind(y)), "column")])
     assert [part.lanes for part in plan.parts(0)] == [1]
     assert plan.work(0).read_bytes == 4 * 64
+
+
+def slots_of(value, combine="set"):
+    """Instructions on elements of a nest over 4 by 8 points, summed over the last dim unless ``value`` is set."""
+    index = ("i",) if combine != "set" else ("i", "j")
+    shapes = ((4, 8), (4, 8), (4,) if combine != "set" else (4, 8))
+    kernel = HostKernel(shapes, (f32,) * 3, 2, 1, (nest({"i": 4, "j": 8}, store(2, index, value, combine)),))
+    buffers = [Buffer(n, shape, f32) for n, shape in enumerate(shapes)]
+    plan = plan_native(buffers, [BoundKernel(kernel, tuple(map(bind, buffers)), "p")])
+    return sum(plan.work(n).slots for n in range(len(plan.leaves)))
+
+
+def test_slots__of_products_that_are_summed__are_multiply_adds():
+    assert slots_of(load(0, "i", "j") * load(1, "i", "j"), "add") == 32
+
+
+def test_slots__of_sums_and_functions__are_what_their_code_has():
+    x = load(0, "i", "j")
+    assert slots_of(x, "add") == 32
+    assert slots_of(x + load(1, "i", "j")) == 32
+    assert slots_of(apply("exp", x)) == 32 * operation_cost("exp")

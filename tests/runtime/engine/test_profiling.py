@@ -44,6 +44,7 @@ def test_profile__of_a_product__counts_its_runs_arithmetic_and_bytes(threads):
     found = next(row for row in kernels.rows() if "poplin.matmul" in row["calls"])
     assert found["executions"] == 6
     assert found["flops"] == 2 * ROWS * INNER * COLUMNS + ROWS * COLUMNS  # the map takes the larger of two numbers
+    assert found["slots"] >= ROWS * INNER * COLUMNS + ROWS * COLUMNS
     assert found["read_bytes"] == 4 * (ROWS * INNER + INNER * COLUMNS)
     assert found["written_bytes"] == 4 * ROWS * COLUMNS
     assert "dense" in found["name"]

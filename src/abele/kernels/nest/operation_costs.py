@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
+from abele.expr.nodes import Random
 from abele.expr.operation import TABLE
-from abele.kernels.nest.ir import Apply, Expr
+from abele.kernels.nest.ir import Apply, Cast, Expr, Rounded
+from abele.kernels.nest.loop_nest import Hash
 from abele.llvm import ir as ll
 from abele.llvm.emit import F32, VOID
 
@@ -23,6 +25,11 @@ DIVISION_COST = 10
 Source: reciprocal throughput of VDIVPS ymm on uops.info: 5 on Skylake and later, 3 to 5 on Zen 2 to 5. Square roots
 take 6.
 """
+NARROWING_COST, DRAWING_COST = 4, 10
+"""Cost of rounding a vector of results, or a single one, to 16 bits and back, and further of doing so at random."""
+QUICK_HASH_COST, HASH_COST = 5, 15
+"""Cost of a vector of random words: a quick one has five instructions, the other three times as many. Source:
+:mod:`abele.llvm.random`."""
 _LANES = 8
 _FREE = ("bitcast ", "insertelement ", "extractelement ", "br ", "ret ", "phi ")
 """Instructions that make no vector operation: they rename values, or belong to a scalar."""
@@ -46,8 +53,23 @@ def operation_cost(op: str) -> int:
 
 def expressions_cost(values: Iterable[Expr]) -> int:
     """Vector operations of some expressions; parts that are equal are worked out once."""
-    parts = {part for value in values for part in value.walk() if isinstance(part, Apply)}
-    return sum(operation_cost(part.op) for part in parts)
+    return sum(map(_cost, {part for value in values for part in value.walk()}))
+
+
+def _cost(part: Expr) -> int:
+    """Vector operations of an expression without those of its arguments."""
+    match part:
+        case Apply():
+            return operation_cost(part.op)
+        case Random():  # which of both it becomes is not known yet
+            return QUICK_HASH_COST
+        case Hash():
+            return QUICK_HASH_COST if part.quick else HASH_COST
+        case Rounded() if part.word is not None:
+            return NARROWING_COST + DRAWING_COST
+        case Rounded() | Cast() if part.type.is_narrow:
+            return NARROWING_COST
+    return 0
 
 
 def _instruction_cost(text: str) -> int:

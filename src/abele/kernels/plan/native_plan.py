@@ -24,12 +24,13 @@ from abele.kernels.nest.loop_nest import (
     RowFetch,
     RowPlace,
 )
+from abele.kernels.nest.operation_costs import expressions_cost, operation_cost
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.plan.functions import FunctionProgram, TaskFunction
 from abele.kernels.plan.library_shapes import library_shape
 from abele.kernels.products.schedule import ProductSchedule
 from abele.kernels.target import HostTarget
-from abele.kernels.tasks.program import Space, Task
+from abele.kernels.tasks.program import Space, Task, TaskReduction
 from abele.kernels.tasks.text import (
     COMBINED,
     Names,
@@ -181,11 +182,13 @@ class LeafWork:
         flops: Arithmetic operations.
         read_bytes: Distinct bytes that it reads.
         written_bytes: Distinct bytes that it writes.
+        slots: Instructions on elements: a multiply-add is one, a function or division what its code has.
     """
 
     flops: int = 0
     read_bytes: int = 0
     written_bytes: int = 0
+    slots: int = 0
 
     @property
     def effort(self) -> int:
@@ -270,7 +273,7 @@ def _work(tasks: Sequence[Task], spaces: tuple[Space, ...], hidden: frozenset[in
         sum(min(count, spaces[n].size) * spaces[n].type.bytes for n, count in counts.items() if n not in hidden)
         for counts in (read, written)
     )
-    return LeafWork(sum(map(task_flops, tasks)), read_bytes, written_bytes)
+    return LeafWork(sum(map(task_flops, tasks)), read_bytes, written_bytes, sum(map(task_slots, tasks)))
 
 
 def task_flops(task: Task) -> int:
@@ -280,6 +283,26 @@ def task_flops(task: Task) -> int:
     outside = storing + _operations((*task.locals, *(put.value for put in task.puts)))
     each = math.prod(n for _, n in task.parallel)
     return combining * task.points + outside * each
+
+
+def task_slots(task: Task) -> int:
+    """Instructions on elements of a task: what a core that does one vector of them at a time cannot do without.
+
+    A product that is added to a sum is one multiply-add. Loads, stores and shuffles are not counted.
+    """
+    each = math.prod(n for _, n in task.parallel)
+    inside = sum(
+        expressions_cost((r.value,)) + (0 if _is_multiply_add(r) else operation_cost(r.combine))
+        for r in task.reductions
+    )
+    outside = expressions_cost((*task.locals, *(put.value for put in task.puts)))
+    return inside * task.points + (outside + sum(put.combine != "set" for put in task.puts)) * each
+
+
+def _is_multiply_add(reduction: TaskReduction) -> bool:
+    """True if what a sum adds up are products."""
+    value = reduction.value
+    return reduction.combine == "add" and reduction.type.is_float and isinstance(value, Apply) and value.op == "mul"
 
 
 def _operations(values: Iterable[Expr]) -> int:

@@ -28,7 +28,7 @@ from itertools import combinations, takewhile
 import numpy as np
 
 from abele.arrays import Float64, Int64
-from abele.kernels.nest.ir import Apply, Cast, Expr, Rounded
+from abele.kernels.nest.ir import Apply, Expr
 from abele.kernels.nest.loop_nest import ElementAccess, Fetch, LoopNest, Out, RowFetch, free_dims
 from abele.kernels.nest.operation_costs import expressions_cost
 from abele.kernels.schedule.pack_panels import FAR_BYTES, Panel, find_panel, fits_panel, packable_fetches
@@ -74,8 +74,6 @@ WORKING_REGISTERS = 2
 that streams."""
 FOLD_COST, TILE_COST = 5.0, 2.0
 """Cost, once per reduction, of combining the lanes of a vector, and of starting and ending a tile."""
-NARROWING_COST, DRAWING_COST = 4.0, 10.0
-"""Cost of rounding a vector of results, or a single one, to 16 bits and back, and further of doing so at random."""
 MAX_SHARES = 8
 """Parts in which a reduction without parallel dims runs side by side; more hide no further latency."""
 LONG_EXPRESSION = 24
@@ -366,7 +364,7 @@ class _NestFacts:
         self.outer_accesses = [e.access for e in outside if isinstance(e, Fetch)] + [o.access for o in nest.outs]
         self.outer_rows = self._rows_of(values)
         # Each is worked out once per result: for a vector of them, or for one where lanes were folded.
-        self.finishing = sum(map(_rounding_cost, outside)) + expressions_cost(values)
+        self.finishing = expressions_cost(values)
         self.reduced = math.prod(n for _, n in nest.reduced)
         self.packable = frozenset(packable_fetches(nest))
 
@@ -531,13 +529,6 @@ class _CostModel:
             step = tiles.points((dim,)) * (self.width if dim == self.lane else 1)
             waste *= -(-self.extents[dim] // step) * step / self.extents[dim]
         return waste
-
-
-def _rounding_cost(value: Expr) -> float:
-    """Cost of rounding to 16 bits and back in an expression, without the cost of its arguments."""
-    if isinstance(value, Rounded) and value.word is not None:
-        return NARROWING_COST + DRAWING_COST
-    return NARROWING_COST if isinstance(value, Rounded | Cast) and value.type.is_narrow else 0.0
 
 
 def _with_units(nest: LoopNest, schedule: NestSchedule) -> NestSchedule:

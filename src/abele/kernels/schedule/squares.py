@@ -24,7 +24,7 @@ def is_stored_across(out: Out, lane: str, dim: str) -> bool:
 
 
 def dims_stored_across(nest: LoopNest, lane: str, width: int) -> frozenset[str]:
-    """Dims that a tile may make squares of with the lanes, for all stores of a nest that accumulates."""
+    """Dims of which a tile may make squares with the lanes, for all stores of a reduction."""
     if not nest.accumulates or width < MIN_SQUARE:
         return frozenset()
     inside = {d for d, n in nest.parallel if d != lane and d not in nest.unit and n >= width}

@@ -178,7 +178,12 @@ def _source(origins: Sequence[DebugRecord]) -> Row:
 
 
 def _amounts(work: LeafWork) -> Row:
-    return {"flops": work.flops, "read_bytes": work.read_bytes, "written_bytes": work.written_bytes}
+    return {
+        "flops": work.flops,
+        "read_bytes": work.read_bytes,
+        "written_bytes": work.written_bytes,
+        "slots": work.slots,
+    }
 
 
 def _described(timed: TimedInstruction) -> Row:
