@@ -41,7 +41,7 @@ KNOWN_SLOW = {
     r"scaled_dot_product_attention/grad": "heads of 16 features: a tile ends almost as it begins",
     r"network/9/linear/matmul": "2 MB of weights for 16 samples come from the second-level cache or beyond",
 }
-"""Names of leaves that reach less than a third of the machine's rate on some CPU, and why."""
+"""Leaves below a third of the machine's rate on some CPU, and what is suspected."""
 LESSER = ("haswell", "znver3")
 """CPUs for which code is made in a process of its own, where this one runs it."""
 REPEATS = 3

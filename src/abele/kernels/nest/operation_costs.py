@@ -1,10 +1,10 @@
 """Cost of element-wise operations, in vector operations: what their code has of instructions.
 
 A multiply-add, an addition or a comparison costs 1. An exponential costs what its polynomial and its range reduction
-have, some 25; a division costs what a vector divider keeps the other operations waiting for. The numbers are counted
-from the code that :data:`abele.expr.operation.TABLE` emits, so that they follow it.
+have, 15 on AVX-512; a division what a vector divider keeps other operations waiting for. The numbers are counted from
+the code that :data:`abele.expr.operation.TABLE` emits, so that they follow it.
 
-Example: relu costs 1, a GELU by the error function about 40.
+Example: relu costs 2, the error function 39. LLVM may make fewer instructions of it: a maximum counts 4.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from abele.llvm.emit import F32, VOID
 DIVISION_COST = 10
 """Vector operations that a core does while its divider works on one vector of 32 bytes: five cycles, at two a cycle.
 
-Source: reciprocal throughput of VDIVPS ymm on uops.info: 5 on Skylake and later, 3 to 5 on Zen 2 to 5. Square roots
-take 6.
+Source: an estimate, not measured here; vector dividers of AVX2 CPUs take 3 to 5 cycles, those of Haswell more.
 """
 NARROWING_COST, DRAWING_COST = 4, 10
 """Cost of rounding a vector of results, or a single one, to 16 bits and back, and further of doing so at random."""
