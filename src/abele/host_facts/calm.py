@@ -19,7 +19,7 @@ from abele.host_facts.rates import arithmetic_loop
 MOST_SWING = 0.15
 """The loop may take so much longer before and after a run that counts than it does at best."""
 ENOUGH, ENOUGH_SECONDS = 3, 1.5e-3
-"""Runs that have to count, and the time that they take together."""
+"""Number of runs that have to count, and their least time together."""
 MOST_RUNS, TRIES = 40, 3
 """Runs until enough count, and times that all is measured: a clock that fell for good lets no later run count."""
 _TURNS, _LOOPS = 1 << 13, 4

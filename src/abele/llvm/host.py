@@ -145,7 +145,7 @@ def _caches() -> dict[int, _Cache]:
 
 
 def num_threads() -> int:
-    """Hardware threads that this process may use: those that it may run on, or fewer that its container pays for."""
+    """Hardware threads of this process: cores that it may run on, or fewer under the quota of a container."""
     there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(there, quota_threads() or there)
 

@@ -1,4 +1,4 @@
-"""Which routine multiplies a product rests on what this host measures."""
+"""The choice of a product's routine rests on what this host measures."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class MeasuredRates:
         """
 
         def measure() -> tuple[float, ...]:
-            return tuple(round(self._share(way, of, shape), 4) for shape in POINTS)
+            return tuple(float(f"{self._share(way, of, shape):.4g}") for shape in POINTS)
 
         return _kept(f"products-{way}-{of.name}", _version(POINTS, way), tuple[float, ...], measure, anew=anew)
 

@@ -43,7 +43,7 @@ class RepeatedPlan:
             rows.append((leaf.address, leaf.units, arguments[-1].ctypes.data))
         self._table = np.array(rows, np.int64).reshape(-1, _WORDS)
         self._held = (plan, storage, arena, scratch, arguments)
-        """What the table points to."""
+        """Owners of all that the table points to."""
 
     def __call__(self, times: int) -> None:
         """Run all leaves so many times."""
