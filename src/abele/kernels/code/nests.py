@@ -25,6 +25,7 @@ from itertools import product
 from typing import Any
 
 from abele.expr.operation import identity
+from abele.kernels.code.lines_ahead import LinesAhead, lines_ahead
 from abele.kernels.code.memory import (
     I32,
     I64,
@@ -62,7 +63,7 @@ from abele.kernels.schedule.pack_panels import Panel
 from abele.kernels.schedule.schedule import NestSchedule
 from abele.kernels.schedule.squares import is_stored_across
 from abele.llvm import ir as ll
-from abele.llvm.emit import constant, counted_loop, intrinsic, multiply_add
+from abele.llvm.emit import constant, counted_loop, intrinsic, multiply_add, prefetch
 from abele.numerics import ElementType, bool_, f32, i32
 
 Value = Any
@@ -125,6 +126,7 @@ class _NestCode:
         self.slots: dict[tuple[int, Point, Point], Value] = {}
         self.own_rows: tuple[Value, Value] | None = None
         self.is_in_row = False
+        self.ahead = lines_ahead(nest, schedule, panel)
 
     # Loops
 
@@ -216,6 +218,9 @@ class _NestCode:
 
         def inside(start: Value, size: int) -> None:
             with self.at(dim, start, size), self._fixed_inside(dims[1:]):
+                # Reduced loops alone have clamps, if none.
+                for lines in self.ahead.get(dim, ()) if clamps is not None else ():
+                    self._ask_for(lines, dim)
                 self._loops(dims[1:], body, clamps)
 
         if bounds:
@@ -230,6 +235,18 @@ class _NestCode:
                 inside(index, step)
         if rest:
             inside(ll.Constant(I64, full * step), rest)
+
+    def _ask_for(self, lines: LinesAhead, dim: str) -> None:
+        """Ask for lines of later steps of ``dim``, or of the next tile's first ones."""
+        b, extent = self.builder, ll.Constant(I64, self.extents[dim])
+        later = b.add(self.points.base[dim], ll.Constant(I64, lines.further))
+        is_next = b.icmp_signed(">=", later, extent)
+        place = b.mul(b.select(is_next, b.sub(later, extent), later), ll.Constant(I64, lines.stride))
+        place = b.add(place, b.select(is_next, ll.Constant(I64, lines.tile), ll.Constant(I64, 0)))
+        first = self.points.pointer(lines.first, Point((), self.schedule.lanes))
+        for offset in lines.offsets:
+            further = b.add(place, ll.Constant(I64, offset))
+            prefetch(b, element_pointer(b, first, further, lines.first.type))
 
     def _clamped(self, dim: str, bounds: list[Bound]) -> tuple[Value, Value]:
         """The range of ``dim`` in which ``bounds`` hold."""
