@@ -106,6 +106,22 @@ def test_run_aliasing__output_on_top_of_input__goes_one_by_one() -> None:
     assert np.array_equal(x, want)
 
 
+def test_choice__of_values_at_hand__is_marked_as_one_that_no_processor_guesses() -> None:
+    @codelet
+    class Steps(Vertex):
+        x: Input[Vector[f32]]
+        out: Output[i32]
+
+        def compute(self):
+            place = i32(0)
+            for _ in range(len(self.x)):
+                place = place + (1 if self.x[place] > 0.0 else 2)
+            self.out = place
+
+    text = compile_codelet(Steps.codelet)._value_text()
+    assert any("select" in line and "!unpredictable" in line for line in text.splitlines())
+
+
 def test_formula__is_the_cycles_function() -> None:
     @codelet
     class Costed(Vertex):

@@ -258,7 +258,8 @@ def solve_codelet(*, lower: bool, unit: bool, turned: bool) -> type:
                 known = 4 * tile
                 if rows == 4:
                     _move(self.s, 0, self.x, 16 * first, count=64)
-                    _eliminate(self, self.x, 16 * begin, self.a, first * row + begin * step, row, step, count=known)
+                    of = first * row + begin * step
+                    _eliminate(self, self.x, 16 * begin, self.a, of, row=row, step=step, count=known)
                     for done in range(4):
                         line = done if lower else 3 - done
                         at = (first + line) * (n + 1)
