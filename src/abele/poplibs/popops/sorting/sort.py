@@ -39,6 +39,8 @@ from abele.poplibs.poputil.regions import count_up, flat_regions
 
 MIN_BLOCK = 32
 """Records below which a row is not shared between tiles: 128 bytes of 32-bit keys, as linear mappings have it."""
+HOST_ROWS = 8
+"""Rows from which a host sorts each by one vertex: fewer leave threads idle that the network of a row would use."""
 
 
 def power_of_two(n: int) -> int:
@@ -372,6 +374,8 @@ def _sorted(
         if in_place:
             for view, column in zip(views, columns, strict=True):
                 body.add(Copy(column.reshape(view.shape), view))
+    if blocks.rows < HOST_ROWS:
+        return results
     places = graph.map_linear(graph.variable(u32, columns[0].shape, name=f"{name}/places"))
     rows, *values = (view.reshape(columns[0].shape) for view in views)
     steps = host_sort(graph, rows, columns[0], places, values, columns[1:], largest_first=False, name=name)
