@@ -195,17 +195,22 @@ def _environment() -> str:
 
 @per_cpu
 def _machine(speed: int) -> Any:
-    if is_elsewhere():
-        binding.initialize_all_targets()
-        binding.initialize_all_asmprinters()
-    binding.initialize_native_target()
-    binding.initialize_native_asmprinter()
+    initialise_targets()
     binding.initialize_native_asmparser()
     binding.set_option("abele", f"-dag-maps-huge-region={_MOST_COMPARED}")
     cpu = host_cpu()
     return binding.Target.from_triple(cpu.triple).create_target_machine(
         cpu=cpu.name, features=cpu.feature_string, opt=speed, reloc="pic", codemodel="small"
     )
+
+
+def initialise_targets() -> None:
+    """Let LLVM know the kinds of CPU that code is made for."""
+    if is_elsewhere():
+        binding.initialize_all_targets()
+        binding.initialize_all_asmprinters()
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
 
 
 @cache

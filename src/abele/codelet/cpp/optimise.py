@@ -22,6 +22,7 @@ from abele.errors import CodeletError, CodeletLoadError
 from abele.llvm import ir as ll
 from abele.llvm.emit import Value, constant
 from abele.llvm.host import host_cpu, per_cpu
+from abele.llvm.jit import initialise_targets
 
 # Operations left undefined by LLVM, with the results of Python codelets.
 #
@@ -257,8 +258,7 @@ def _locals_as_values(module: Any) -> str:
 @per_cpu
 def machine() -> Any:
     """Target machine of the host, of no particular CPU."""
-    binding.initialize_native_target()
-    binding.initialize_native_asmprinter()
+    initialise_targets()
     triple = host_cpu().triple
     return binding.Target.from_triple(triple).create_target_machine(cpu="x86-64" if host_cpu().is_x86 else "generic")
 
