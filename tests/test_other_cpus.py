@@ -24,7 +24,7 @@ from support import emulator
 ROOT = Path(__file__).resolve().parents[1]
 NARROW = r"%zmm|%[xy]mm(?:1[6-9]|2\d|3[01])\b|%k[0-7]\b"
 """Registers that only AVX-512 has."""
-OLD = rf"{NARROW}|\tvf(?:n?m)(?:add|sub)|\tvcvtp[hs]2p|\tvpgather|\tvpermd"
+OLD = rf"{NARROW}|\tvf(?:n?m)(?:add|sub)|\tvcvtph2ps|\tvcvtps2ph|\tvpgather|\tvpermd"
 FORBIDDEN = {
     "x86-64-v2": rf"{OLD}|%ymm|\tv\w+ .*%xmm|\t(?:andn|sarx|shlx|shrx|mulx|pdep|pext|movbe)\b",
     "sandybridge": OLD,
