@@ -42,7 +42,7 @@ def test_tile__of_rows_that_lie_at_different_places__may_have_more() -> None:
 
 def lane_of(stored: ElementType, rounding: StoreRounding | None) -> str:
     """The dim in the lanes of a product whose sums lie along memory, and its results across."""
-    m, n, k = 512, 64, 64
+    m, n, k = 512, 9, 64  # too few columns for a panel of rows
     body = nest({"i": m, "j": n, "k": k}, store(2, ("j", "i"), load(0, "i", "k") * load(1, "j", "k"), "add"))
     shapes = ((m, k), (n, k), (n, m))
     kernel = HostKernel(shapes, (f32, f32, stored), 2, 1, (body,))
@@ -109,5 +109,19 @@ def test_lanes__of_sums_that_a_function_takes__are_folded_only_where_it_is_cheap
     rows, columns = ElementAccess(0, f32, affine(("i", 64), "k")), ElementAccess(1, f32, affine(("j", 64), "k"))
     product = NestReduction("add", Fetch(rows) * Fetch(columns), f32)
     out = Out(ElementAccess(2, f32, affine("i", ("j", 512))), apply(op, Acc(0)))
-    loops = LoopNest((("i", 512), ("j", 64)), (("k", 64),), (product,), (out,), 3)
+    loops = LoopNest((("i", 512), ("j", 9)), (("k", 64),), (product,), (out,), 3)
     assert (choose_schedule.choose_schedule(loops, HostTarget(8, registers=16)).lane == "k") == folded
+
+
+@pytest.mark.parametrize("k", [8, 33, 64])
+def test_panel__of_a_transposed_operand__is_copied_however_short_the_sum(k: int) -> None:
+    # Lanes of b[j, k] lie apart: without a copy every tile of rows gathers them again.
+    m, n = 256, 128
+    body = nest({"i": m, "j": n, "k": k}, store(2, ("i", "j"), load(0, "i", "k") * load(1, "j", "k"), "add"))
+    shapes = ((m, k), (n, k), (m, n))
+    buffers = [Buffer(number, shape, f32) for number, shape in enumerate(shapes)]
+    calls = [BoundKernel(HostKernel(shapes, (f32,) * 3, 2, 1, (body,)), tuple(map(bind, buffers)))]
+    made = run_passes(bound_calls(buffers, calls, HostTarget(8, registers=16)), after="choose_schedules")
+    (function,) = made.leaves[0].functions
+    assert function.panel is not None
+    assert function.panel.fetch.access.array == 1

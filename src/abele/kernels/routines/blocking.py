@@ -102,7 +102,7 @@ def blocking(lanes: int, registers: int, near_bytes: int, own_bytes: int, word: 
     strip = max(columns, own_bytes // 2 // (4 * depth) // columns * columns)
     # As large as the strip: panels of A stream by once for each strip, which costs little from any cache.
     block = max(1, strip // (GROUP * rows)) * GROUP * rows
-    return Blocking(lanes, rows, vectors, word * depth, strip, block, word)
+    return Blocking(lanes, rows, vectors, word * depth, strip=strip, block=block, word=word)
 
 
 def register_tile(lanes: int, registers: int) -> tuple[int, int]:

@@ -89,8 +89,10 @@ def fits_panel(nest: LoopNest, fetch: Fetch, lane: str, lanes: int) -> bool:
     reduced = [n for d, n in nest.reduced if d in names]
     served = math.prod(n for d, n in nest.parallel if d not in names)
     vectors = math.prod(reduced) * lanes * 4
-    fits = MIN_BYTES <= vectors <= MAX_BYTES // WIDEST_TILE
-    return lane in names and lane not in dict(nest.reduced) and fits and served >= WIDEST_TILE * MIN_REUSE
+    fits = _least_bytes(fetch, lane) <= vectors <= MAX_BYTES // WIDEST_TILE
+    return (
+        lane in names and lane not in dict(nest.reduced) and fits and served >= WIDEST_TILE * _least_reuse(fetch, lane)
+    )
 
 
 def packed_nest(nest: LoopNest, panel: Panel) -> LoopNest:
@@ -114,12 +116,23 @@ def _panel(nest: LoopNest, schedule: NestSchedule, fetch: Fetch) -> Panel | None
     own = tuple(d for d, _ in nest.parallel if d in names)
     reduced = [d for d in schedule.reduced if d in names]
     served = math.prod(-(-n // schedule.step(d)) for d, n in nest.parallel if d not in names)
-    if schedule.lane not in own or not reduced or served < MIN_REUSE:
+    if schedule.lane not in own or not reduced or served < _least_reuse(fetch, schedule.lane):
         return None
     address, size = _packed_address(nest, schedule, own, reduced)
     packed = ElementAccess(nest.num_arrays, compute_type(fetch.access.type), address, own)
     panel = Panel(fetch, packed, own, size)
-    return panel if MIN_BYTES <= panel.bytes <= MAX_BYTES and _reads_badly(nest, schedule, fetch) else None
+    fits = _least_bytes(fetch, schedule.lane) <= panel.bytes <= MAX_BYTES
+    return panel if fits and _reads_badly(nest, schedule, fetch) else None
+
+
+def _least_reuse(fetch: Fetch, lane: str) -> int:
+    """Least tiles that a panel must serve: two where lanes lie apart, as each tile gathers them again otherwise."""
+    return MIN_REUSE if fetch.access.stride(lane) == 1 else 2
+
+
+def _least_bytes(fetch: Fetch, lane: str) -> int:
+    """Least bytes of a panel that is worth a copy: any where lanes lie apart, as each tile gathers them again."""
+    return MIN_BYTES if fetch.access.stride(lane) == 1 else 0
 
 
 def _packed_address(
