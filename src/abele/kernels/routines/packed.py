@@ -127,8 +127,8 @@ It makes ``rows`` × ``columns`` results from ``row`` and ``column`` on, and add
 If ``held`` is 1, ``work`` is as the last call left it, whose columns were the same.
 ``where`` says where the matrices' elements lie (:class:`abele.kernels.routines.gains.Places`)."""
 FEW_STRIPS = 2
-"""Strips up to which rows are packed anew for each. Measured on an AMD Zen 5: packing them once for two was 3 % slower
-for tiles of 14 × 32 and 2 % faster for 6 × 16; for four, 2 and 6 % faster."""
+"""Strips up to which rows are packed anew for each: packed once, they come from the second-level cache, and not the first.
+From four strips on that was faster in both sizes of tile on an AMD Zen 5; at two it was not in each."""
 NUM_PLACES = 12
 """Numbers that ``where`` has: the summed elements; tables of A's rows and columns, B's rows and columns, C's rows and
 columns; the runs without a stride of the first four; and 1 if the whole packed block is kept."""
