@@ -40,11 +40,11 @@ class LinesAhead:
     """Lines to ask for at each step of a reduced dim.
 
     Attributes:
-        first: Where the tile begins to read at the dim's first step.
+        first: First element of the tile at the first step of the dim.
         stride: From step to step, in elements.
         further: Steps to look ahead.
-        tile: Where the next tile begins, in elements from here.
-        offsets: Of the lines, in elements from where a step begins.
+        tile: Elements from here to the next tile.
+        offsets: Of the lines, in elements from the first of a step.
     """
 
     first: ElementAccess
@@ -79,7 +79,7 @@ def _bytes(nest: LoopNest, access: ElementAccess) -> int:
 
 
 def _far_step(nest: LoopNest, schedule: NestSchedule, access: ElementAccess) -> str | None:
-    """The innermost reduced dim whose steps are so long that nothing fetches ahead across them."""
+    """The innermost reduced dim with steps of pages; None if there is none."""
     far = (
         d
         for d in reversed(schedule.reduced)
