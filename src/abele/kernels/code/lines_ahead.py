@@ -27,8 +27,9 @@ LARGE_BYTES = 1 << 18
 """Least bytes of an operand: smaller ones stay in the second-level cache of any CPU that plans are made for."""
 MAX_POINTS = 1 << 12
 """Most elements between two steps: there is time to fetch ahead by itself in more."""
-MIN_WORK = 4
-"""Least vector operations of a tile for each line that is asked for."""
+MIN_WORK, MIN_STEP = 4, 64
+"""Least vector operations for each line that is asked for, and of a step: finding its place takes eight instructions.
+Steps of 12 operations, as through rows of a transposed operand, lost a fifth by them."""
 
 
 ANSWER = 1000
@@ -100,7 +101,7 @@ def _lines(
     size = LINE_BYTES // access.type.bytes
     lines = tuple(dict.fromkeys(place // size * size for place in sorted(map(sum, product(*spans)))))
     work = math.prod(count for _, count in schedule.tile) * math.prod(nest.extents[d] for d in inner)
-    if len(lines) * MIN_WORK > work:
+    if work < max(MIN_STEP, len(lines) * MIN_WORK):
         return
     first = access.address.substitute(dict.fromkeys((*inner, step), affine()))
     further = min(nest.extents[step], -(-ANSWER // work))
