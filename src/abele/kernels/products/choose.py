@@ -12,6 +12,7 @@ from abele.kernels.products.matrix_product import MatrixProduct, find_product
 from abele.kernels.products.schedule import DenseMatrix, ProductSchedule, ShareProduct
 from abele.kernels.routines.blocking import Blocking
 from abele.kernels.routines.costs import LOOPS, MIN_GAIN, PACKED, USUAL_PACKING, ProductCosts
+from abele.kernels.routines.packed import FEW_STRIPS
 from abele.kernels.routines.product_class import ProductClass, share_at
 from abele.kernels.target import HostTarget
 from abele.numerics import f32
@@ -67,7 +68,9 @@ def product_cost(
     parts = -(-m // rows)
     units = -(-count * parts * -(-n // columns) // threads)
     whole = -(-columns // sizes.lanes) * sizes.lanes
+    # Rows are packed for every strip, or once where there are many.
     strips = -(-columns // sizes.strip)
+    strips = strips if strips <= FEW_STRIPS else 1
     # Columns are packed by the first share of a thread that has them, rows by every share.
     blocks = -(-units // parts) if sizes.keeps(k, columns) else units
     one = rows * (whole + packing * strips) * k + READING * k * whole + CALL
