@@ -127,7 +127,7 @@ It makes ``rows`` × ``columns`` results from ``row`` and ``column`` on, and add
 If ``held`` is 1, ``work`` is as the last call left it, whose columns were the same.
 ``where`` says where the matrices' elements lie (:class:`abele.kernels.routines.gains.Places`)."""
 FEW_STRIPS = 2
-"""Strips up to which rows are packed anew for each: packed once, they come from the second-level cache, and not the first.
+"""Strips up to which rows are packed anew for each: packed once, they come from the second-level cache, not the first.
 From four strips on that was faster in both sizes of tile on an AMD Zen 5; at two it was not in each."""
 NUM_PLACES = 12
 """Numbers that ``where`` has: the summed elements; tables of A's rows and columns, B's rows and columns, C's rows and
