@@ -92,10 +92,8 @@ def planned(product: Product, arrays: list[np.ndarray], way: str) -> Runner:
         buffers[2] = Buffer(2, shapes[2], f32, pinned=False, name="y")
         buffers.append(Buffer(3, shapes[2], f32, name="z"))
         point = ("b", "i", "j")
-        relu = nest(
-            dict.fromkeys(()) | {d: dims[d] for d in point},
-            store(1, point, select(load(0, *point) > 0.0, load(0, *point), 0.0)),
-        )
+        value = load(0, *point)
+        relu = nest({d: dims[d] for d in point}, store(1, point, select(value > 0.0, value, 0.0)))
         calls = [
             BoundKernel(kernel, tuple(map(bind, buffers[:3])), "product"),
             BoundKernel(HostKernel((shapes[2],) * 2, (f32,) * 2, 1, 1, (relu,)), tuple(map(bind, buffers[2:])), "relu"),

@@ -6,6 +6,7 @@ has all that it takes: ``apt-get install qemu-user-static gcc-aarch64-linux-gnu`
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -14,8 +15,11 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from abele.kernels import NativePlan
+from abele.llvm.cpus import cpu_named
+from abele.llvm.host import code_for
 from abele.llvm.jit import ForeignCode, foreign_symbol
 
 EMULATORS, PREFIX = ("qemu-aarch64-static", "qemu-aarch64"), "aarch64-linux-gnu-"
@@ -168,3 +172,14 @@ def _arrays(owner: object) -> Iterator[np.ndarray]:
     elif is_dataclass(owner):
         for field in fields(owner):
             yield from _arrays(getattr(owner, field.name))
+
+
+@pytest.fixture(autouse=True)
+def emulated() -> Iterator[None]:
+    """With ``EMULATE=neoverse-n1`` what goes through the test kit is made for that CPU, and runs in an emulator."""
+    cpu = cpu_named(os.environ.get("EMULATE", ""))
+    if cpu is None:
+        yield
+        return
+    with code_for(cpu):
+        yield
