@@ -55,6 +55,7 @@ def cases(count: int, seed: int) -> list[Case]:
         logs = [draw.uniform(2, 11) for _ in range(3)]
         shape = tuple(1 << round(x) if draw.random() < 0.2 else round(2**x) for x in logs)
         of = ProductClass(draw.random() < 0.5, draw.random() < 0.5, is_crowded=draw.random() < 0.2)
+        of = replace(of, is_left_crowded=of.left_turned and draw.random() < 0.2)
         if LEAST <= math.prod(shape) <= MOST:
             found[Case(of, (shape[0], shape[1], shape[2]), draw.random() < 1 / 3)] = None
     return list(found)

@@ -95,10 +95,23 @@ def test_choice__with_a_relu__counts_that_results_pass_through_a_cache(depth: in
 @pytest.mark.parametrize(("left", "left_turned"), [("ik", False), ("ki", True)])
 @pytest.mark.parametrize(("right", "right_turned"), [("kj", False), ("jk", True)])
 @pytest.mark.parametrize(("extent", "is_crowded"), [(1024, True), (1000, False)])
-def test_choice__of_any_layout__goes_by_its_class(left, left_turned, right, right_turned, extent, is_crowded) -> None:
+@pytest.mark.parametrize(("rows", "is_crowded_left"), [(2048, True), (96, False)])
+def test_choice__of_any_layout__goes_by_its_class(
+    left: str,
+    left_turned: bool,
+    right: str,
+    right_turned: bool,
+    extent: int,
+    is_crowded: bool,
+    rows: int,
+    is_crowded_left: bool,
+) -> None:
     rates = Rates(loops=0.5, packed=0.9)
-    assert way(rates, (96, extent, extent), left=left, right=right) == "packed"
-    assert {of for _, of in rates.asked} == {ProductClass(left_turned, right_turned, is_crowded=is_crowded)}
+    assert way(rates, (rows, extent, extent), left=left, right=right) == "packed"
+    expected = ProductClass(
+        left_turned, right_turned, is_crowded=is_crowded, is_left_crowded=left_turned and is_crowded_left
+    )
+    assert {of for _, of in rates.asked} == {expected}
 
 
 @pytest.mark.parametrize("shape", [(3, 4, 5), (2, 768, 768), (8, 8, 8)])
@@ -137,7 +150,7 @@ def fresh(tmp_path, monkeypatch: pytest.MonkeyPatch):
     return tmp_path / "cache"
 
 
-@pytest.mark.parametrize("of", [ProductClass(), ProductClass(True, True, is_crowded=True)])
+@pytest.mark.parametrize("of", [ProductClass(), ProductClass(True, True, is_crowded=True, is_left_crowded=True)])
 @pytest.mark.parametrize("asked", ["loops", "packed"])
 def test_shares__measured_here__are_within_reason_and_kept(fresh, of: ProductClass, asked: str) -> None:
     found = MeasuredRates(run_passes).shares(asked, of)
@@ -230,4 +243,4 @@ def test_classes__of_a_host__have_pairs_where_the_cpu_multiplies_them(monkeypatc
     target = measured_host()
     plain = replace(target, products=replace(target.products, pairs=None))
     paired = replace(target, products=replace(target.products, pairs=SIZES))
-    assert len(product_classes(paired)) == 2 * len(product_classes(plain)) == 16
+    assert len(product_classes(paired)) == 2 * len(product_classes(plain)) == 24

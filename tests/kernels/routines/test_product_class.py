@@ -46,5 +46,5 @@ def test_share__of_rates_that_grow__grows(shape, grows) -> None:
 
 def test_classes__all_of_them__have_names_of_their_own() -> None:
     every = [*CLASSES, *(replace(of, pairs=True) for of in CLASSES)]
-    assert len({of.name for of in every}) == len({str(of) for of in every}) == 16
+    assert len({of.name for of in every}) == len({str(of) for of in every}) == 24
     assert all(of.name.replace("-", "").isalnum() for of in every)

@@ -116,13 +116,14 @@ class MeasuredRates:
         buffers, calls = product_calls(of, shape, with_relu=with_relu)
         program = self.run(bound_calls(buffers, calls, target), after="shift_arrays", check=False)
         assert isinstance(program, FunctionProgram)
-        if of.is_crowded:
+        crowded = [(0, "k")] * of.is_left_crowded + [(1, "j" if of.right_turned else "k")] * of.is_crowded
+        for operand, dim in crowded:
             # Rows of a larger array would be a view, and what surrounds products of views is planned otherwise.
-            rows, columns = buffers[1].shape
-            step = target.way_bytes // buffers[1].type.bytes
+            rows, columns = buffers[operand].shape
+            step = target.way_bytes // buffers[operand].type.bytes
             apart = -(-columns // step) * step
-            program = _apart(program, 1, "j" if of.right_turned else "k", apart)
-            buffers[1] = replace(buffers[1], shape=(rows, apart))
+            program = _apart(program, operand, dim, apart)
+            buffers[operand] = replace(buffers[operand], shape=(rows, apart))
         return buffers, choose_schedules(program)
 
     def __eq__(self, other: object) -> bool:

@@ -201,7 +201,9 @@ def product_class(product: MatrixProduct, sizes: Blocking, target: HostTarget) -
     right_turned = not _has_neighbours(product, right, product.columns)
     apart = product.columns if right_turned else product.summed
     is_crowded = _is_crowded(right.stride(apart[-1]) * right.type.bytes, sizes.lanes, target.way_bytes)
-    return ProductClass(left_turned, right_turned, sizes.word == 2, is_crowded)
+    step = left.stride(product.summed[-1]) * left.type.bytes
+    is_left_crowded = left_turned and _is_crowded(step, sizes.lanes, target.way_bytes)
+    return ProductClass(left_turned, right_turned, sizes.word == 2, is_crowded, is_left_crowded)
 
 
 def _has_neighbours(product: MatrixProduct, access: ElementAccess, dims: tuple[str, ...]) -> bool:

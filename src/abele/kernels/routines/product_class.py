@@ -34,27 +34,33 @@ class ProductClass:
         pairs: True if both operands are of bf16 that the CPU multiplies in pairs.
         is_crowded: True if the rows of the right operand in memory lie a power of two apart, nearly: they meet in a few
             places of the first-level cache, which loses them before they are used up.
+        is_left_crowded: True if the left operand is turned, and its rows in memory lie so. Rows of a left operand
+            that is not turned may: a register tile has few of them, and uses up their lines.
     """
 
     left_turned: bool = False
     right_turned: bool = False
     pairs: bool = False
     is_crowded: bool = False
+    is_left_crowded: bool = False
 
     @property
     def name(self) -> str:
         """Name in file names, such as ``plain-turned``."""
         words = ["turned" if turned else "plain" for turned in (self.left_turned, self.right_turned)]
-        words += ["pairs"] * self.pairs + ["crowded"] * self.is_crowded
+        words += ["pairs"] * self.pairs + ["crowded"] * self.is_crowded + ["leftcrowded"] * self.is_left_crowded
         return "-".join(words)
 
     def __str__(self) -> str:
         left, right = ("Aᵀ" if self.left_turned else "A"), ("Bᵀ" if self.right_turned else "B")
-        return f"{left}·{right}" + ", bf16" * self.pairs + ", crowded" * self.is_crowded
+        crowded = [f"{name} crowded" for name, is_so in (("A", self.is_left_crowded), ("B", self.is_crowded)) if is_so]
+        return ", ".join([f"{left}·{right}", *["bf16"] * self.pairs, *crowded])
 
 
 CLASSES = tuple(
-    ProductClass(left, right, is_crowded=is_crowded) for is_crowded, right, left in product((False, True), repeat=3)
+    ProductClass(left, right, is_crowded=is_crowded, is_left_crowded=is_left_crowded)
+    for is_left_crowded, is_crowded, right, left in product((False, True), repeat=4)
+    if left or not is_left_crowded
 )
 """Classes of f32."""
 POINTS = tuple(product(*AXES))
