@@ -254,7 +254,8 @@ _PRODUCT = text_column(
     "product or convolution that a library would run, empty for none; of a leaf: its only function's", since=11
 )
 _SLOTS = (
-    "instructions on elements of {}: a multiply-add is one, a function or a division what its code has; 0 when unknown"
+    "instructions on elements of {}, or the divider's time in multiply-adds if longer: a multiply-add is one, a "
+    "function what its code has, a division 5; 0 when unknown"
 )
 _CARRIED_OUT = text_column("what it carries out: names of steps with their scopes", since=4)
 _ORIGIN = {

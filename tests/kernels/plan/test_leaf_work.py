@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from abele.expr.nodes import apply
 from abele.kernels import BoundKernel, Buffer, HostKernel, bind, plan_native
 from abele.kernels.nest.ir import Affine, load, nest, store
-from abele.kernels.nest.operation_costs import operation_cost
+from abele.kernels.nest.operation_costs import DIVISION_COST, operation_cost
 from abele.kernels.plan.native_plan import distinct_elements
 from abele.numerics import bf16, f32
 
@@ -123,4 +123,22 @@ def test_slots__of_sums_and_functions__are_what_their_code_has():
     x = load(0, "i", "j")
     assert slots_of(x, "add") == 32
     assert slots_of(x + load(1, "i", "j")) == 32
-    assert slots_of(apply("exp", x)) == 32 * operation_cost("exp")
+    assert slots_of(apply("exp", x)) == 32 * operation_cost("exp").slots
+
+
+def test_slots__of_few_divisions__are_instructions_beside_them():
+    x, y = load(0, "i", "j"), load(1, "i", "j")
+    assert slots_of(x / y) == 32 * DIVISION_COST
+    assert slots_of(x / y + apply("exp", x)) == 32 * (1 + 1 + operation_cost("exp").instructions)
+
+
+def test_slots__of_a_division_after_a_sum__are_the_sum_s_where_it_is_longer():
+    # 32 multiply-adds hide what the divider does for four results.
+    x = load(0, "i", "j")
+    kernel = HostKernel(
+        ((4, 8), (4,)), (f32,) * 2, 1, 1, (nest({"i": 4, "j": 8}, store(1, ("i",), x * x, "add")),
+                                           nest({"i": 4}, store(1, ("i",), 1.0 / load(1, "i")))),
+    )  # fmt: skip
+    buffers = [Buffer(n, shape, f32) for n, shape in enumerate(((4, 8), (4,)))]
+    plan = plan_native(buffers, [BoundKernel(kernel, tuple(map(bind, buffers)), "p")])
+    assert sum(plan.work(n).slots for n in range(len(plan.leaves))) == 32 + 4

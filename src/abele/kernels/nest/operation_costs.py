@@ -1,16 +1,22 @@
-"""Cost of element-wise operations, in vector operations: what their code has of instructions.
+"""Cost of element-wise operations on vectors: instructions and time of the divider, counted from their code.
 
-A multiply-add, an addition or a comparison costs 1. An exponential costs what its polynomial and its range reduction
-have, 15 on AVX-512; a division what a vector divider keeps other operations waiting for. The numbers are counted from
-the code that :data:`abele.expr.operation.TABLE` emits, so that they follow it.
+Both are in the time of a multiply-add. A multiply-add, an addition or a comparison is one instruction; an exponential
+has what its polynomial and its range reduction have, 14 on AVX-512. Divisions and square roots occupy the divider,
+which works beside other instructions: of the two, the longer counts. The numbers are counted from the code that
+:data:`abele.expr.operation.TABLE` emits, so that they follow it.
 
-Example: relu costs 2, the error function 39. LLVM may make fewer instructions of it: a maximum counts 4.
+Example: a sigmoid has 17 instructions on AVX-512 and takes the divider for 5, which is 17 slots; a division is 5.
+
+Approximate: a comparison with a choice of what it compared is one instruction, as x86's minimum and maximum. Else each
+instruction of LLVM counts one. Of functions that training uses, code for AVX-512 has 0 to 15 % fewer and code for AVX2
+about as many. Functions that work in f64 count too little: their vectors hold half the lanes. Some CPUs have pipes for
+additions beside those for multiply-adds, and do both at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from abele.expr.nodes import Random
 from abele.expr.operation import TABLE
@@ -18,11 +24,14 @@ from abele.kernels.nest.ir import Apply, Cast, Expr, Rounded
 from abele.kernels.nest.loop_nest import Hash
 from abele.llvm import ir as ll
 from abele.llvm.emit import F32, VOID
+from abele.llvm.host import per_cpu
 
-DIVISION_COST = 10
-"""Vector operations that a core does while its divider works on one vector of 32 bytes: five cycles, at two a cycle.
+DIVISION_COST, ROOT_COST = 5, 9
+"""Multiply-adds of a vector that a core does while its divider divides one, or takes its square root.
 
-Source: an estimate, not measured here; vector dividers of AVX2 CPUs take 3 to 5 cycles, those of Haswell more.
+Source: measured with independent operations in registers on a Zen 5: 4.9 and 8.8, for vectors of 8 lanes and of 16;
+two multiply-adds beside each division take no longer than it does. Published tables (uops.info) say 10 for 8 lanes on
+Skylake and Ice Lake, 7 to 10 on Zen 2 to Zen 4, and 28 on Haswell. So no CPU known is quicker.
 """
 NARROWING_COST, DRAWING_COST = 4, 10
 """Cost of rounding a vector of results, or a single one, to 16 bits and back, and further of doing so at random."""
@@ -32,46 +41,87 @@ QUICK_HASH_COST, HASH_COST = 5, 15
 _LANES = 8
 _FREE = ("bitcast ", "insertelement ", "extractelement ", "br ", "ret ", "phi ")
 """Instructions that make no vector operation: they rename values, or belong to a scalar."""
-_SLOW = ("fdiv ", 'call <8 x float> @"llvm.sqrt')
+_DIVIDER = {"fdiv ": DIVISION_COST, 'call <8 x float> @"llvm.sqrt': ROOT_COST}
+_COMPARISONS = ("fcmp ogt <8 x float> ", "fcmp olt <8 x float> ")
+_CHOICE = "select <8 x i1> "
 
 
-@cache
-def operation_cost(op: str) -> int:
-    """Vector operations of the operation ``op`` on floats; 1 of those that take none."""
+@dataclass(frozen=True, slots=True)
+class VectorCost:
+    """Work of a core on vectors, in multiply-adds.
+
+    Attributes:
+        instructions: Instructions, those that divide among them.
+        dividing: Time of the divider, beside all instructions.
+    """
+
+    instructions: int = 0
+    dividing: int = 0
+
+    @property
+    def slots(self) -> int:
+        """The longer of both."""
+        return max(self.instructions, self.dividing)
+
+    def __add__(self, other: VectorCost) -> VectorCost:
+        return VectorCost(self.instructions + other.instructions, self.dividing + other.dividing)
+
+    def __mul__(self, times: int) -> VectorCost:
+        return VectorCost(self.instructions * times, self.dividing * times)
+
+
+@per_cpu
+def operation_cost(op: str) -> VectorCost:
+    """Work of the operation ``op`` on floats; one instruction of those that take none."""
     code = TABLE[op].code
     if code is None or code.f32 is None:
-        return 1
+        return VectorCost(1)
     lanes = ll.VectorType(F32, _LANES)
     condition = ll.VectorType(ll.IntType(1), _LANES)
     args = [condition if op == "select" and n == 0 else lanes for n in range(TABLE[op].arity)]
     function = ll.Function(ll.Module("cost"), ll.FunctionType(VOID, args), "cost")
     code.f32(ll.IRBuilder(function.append_basic_block("entry")), *function.args)
-    texts = [str(line).partition(" = ")[2].strip() for block in function.blocks for line in block.instructions]
-    return max(1, sum(_instruction_cost(text) for text in texts if text))
+    return _code_cost([str(line).strip() for block in function.blocks for line in block.instructions])
 
 
-def expressions_cost(values: Iterable[Expr]) -> int:
-    """Vector operations of some expressions; parts that are equal are worked out once."""
-    return sum(map(_cost, {part for value in values for part in value.walk()}))
+def expressions_cost(values: Iterable[Expr]) -> VectorCost:
+    """Work of some expressions; parts that are equal are worked out once."""
+    parts = {part for value in values for part in value.walk()}
+    return sum(map(_cost, parts), VectorCost())
 
 
-def _cost(part: Expr) -> int:
-    """Vector operations of an expression without those of its arguments."""
+def _cost(part: Expr) -> VectorCost:
+    """Work of an expression without that of its arguments."""
     match part:
         case Apply():
             return operation_cost(part.op)
         case Random():  # which of both it becomes is not known yet
-            return QUICK_HASH_COST
+            return VectorCost(QUICK_HASH_COST)
         case Hash():
-            return QUICK_HASH_COST if part.quick else HASH_COST
+            return VectorCost(QUICK_HASH_COST if part.quick else HASH_COST)
         case Rounded() if part.word is not None:
-            return NARROWING_COST + DRAWING_COST
+            return VectorCost(NARROWING_COST + DRAWING_COST)
         case Rounded() | Cast() if part.type.is_narrow:
-            return NARROWING_COST
-    return 0
+            return VectorCost(NARROWING_COST)
+    return VectorCost()
 
 
-def _instruction_cost(text: str) -> int:
-    if text.startswith(_SLOW):
-        return DIVISION_COST
-    return int(not text.startswith(_FREE))
+def _code_cost(lines: list[str]) -> VectorCost:
+    """Work of lines of LLVM."""
+    instructions = dividing = 0
+    compared: dict[str, set[str]] = {}
+    for line in lines:
+        name, _, text = line.partition(" = ")
+        if text.startswith(_COMPARISONS):
+            compared[name] = set(text.partition("> ")[2].split(", "))
+        dividing += next((cost for start, cost in _DIVIDER.items() if text.startswith(start)), 0)
+        instructions += not (not text or text.startswith(_FREE) or _chooses_compared(text, compared))
+    return VectorCost(max(1, instructions), dividing)
+
+
+def _chooses_compared(text: str, compared: Mapping[str, set[str]]) -> bool:
+    """True if a line chooses the smaller or larger of two values that a comparison has compared."""
+    if not text.startswith(_CHOICE):
+        return False
+    condition, *chosen = text.removeprefix(_CHOICE).split(", <8 x float> ")
+    return compared.get(condition) == set(chosen)

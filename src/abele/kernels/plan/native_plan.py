@@ -24,7 +24,7 @@ from abele.kernels.nest.loop_nest import (
     RowFetch,
     RowPlace,
 )
-from abele.kernels.nest.operation_costs import expressions_cost, operation_cost
+from abele.kernels.nest.operation_costs import VectorCost, expressions_cost, operation_cost
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.plan.functions import FunctionProgram, TaskFunction
 from abele.kernels.plan.library_shapes import library_shape
@@ -182,7 +182,8 @@ class LeafWork:
         flops: Arithmetic operations.
         read_bytes: Distinct bytes that it reads.
         written_bytes: Distinct bytes that it writes.
-        slots: Instructions on elements: a multiply-add is one, a function or division what its code has.
+        slots: Instructions on elements, or the divider's time in multiply-adds: a multiply-add is one, a function what
+            its code has, a division 5.
     """
 
     flops: int = 0
@@ -286,17 +287,21 @@ def task_flops(task: Task) -> int:
 
 
 def task_slots(task: Task) -> int:
-    """Instructions on elements of a task: what a core that does one vector of them at a time cannot do without.
+    """Instructions on elements of a task, or the time of the divider if that is longer: what a core that does one
+    vector of elements at a time cannot do without.
 
-    A product that is added to a sum is one multiply-add. Loads, stores and shuffles are not counted.
+    A product that is added to a sum is one multiply-add. Loads, stores and shuffles are not counted: a core does them
+    beside arithmetic, and how often a value is loaded depends on the schedule. Of bytes there is a bound by itself.
     """
     each = math.prod(n for _, n in task.parallel)
-    inside = sum(
-        expressions_cost((r.value,)) + (0 if _is_multiply_add(r) else operation_cost(r.combine))
-        for r in task.reductions
-    )
+    inside = VectorCost()
+    for reduction in task.reductions:
+        inside += expressions_cost((reduction.value,))
+        if not _is_multiply_add(reduction):
+            inside += operation_cost(reduction.combine)
     outside = expressions_cost((*task.locals, *(put.value for put in task.puts)))
-    return inside * task.points + (outside + sum(put.combine != "set" for put in task.puts)) * each
+    outside += VectorCost(sum(put.combine != "set" for put in task.puts))
+    return (inside * task.points + outside * each).slots
 
 
 def _is_multiply_add(reduction: TaskReduction) -> bool:

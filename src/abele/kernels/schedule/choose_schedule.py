@@ -364,7 +364,7 @@ class _NestFacts:
         self.outer_accesses = [e.access for e in outside if isinstance(e, Fetch)] + [o.access for o in nest.outs]
         self.outer_rows = self._rows_of(values)
         # Each is worked out once per result: for a vector of them, or for one where lanes were folded.
-        self.finishing = expressions_cost(values)
+        self.finishing = expressions_cost(values).slots
         self.reduced = math.prod(n for _, n in nest.reduced)
         self.packable = frozenset(packable_fetches(nest))
 
