@@ -3,8 +3,9 @@
 Every network of ``zoo_networks`` is measured on one thread by the processor's time, and each leaf (or function of a
 leaf) is held against what the machine could do: its instructions on elements (a multiply-add is one, a division or an
 exponential what its code has) at the rate of multiply-adds, its bytes at memory's rate, whichever takes longer. A leaf
-that reaches less than a third of that, and takes 2 % of a step or more, is an offender. ``ABELE_CPU=haswell`` and such
-measure code for a lesser CPU, against the rates of that.
+that reaches less than a third of that, and takes 2 % of a step or more, is an offender. Which leaves are depends on
+the CPU: its caches, its divider, its memory. So no test asks for it, and this benchmark lists them.
+``ABELE_CPU=haswell`` and such measure code for a lesser CPU, against the rates of that.
 
 Without timing, two things are known to be slow before anything runs, and a test looks for these: arithmetic in code
 that fills no vector lanes, and library calls whose vertices run one by one since they have no host kernel.
