@@ -1,7 +1,7 @@
 """The model zoo of the benchmarks: nothing in it is slow on every machine, and each network runs at a machine's rate.
 
 What is slow on any machine is found without timing. Of times, slow tests ask little: that the mean over a training
-step's time is a quarter of the machine's rate or more. It was 0.62 to 0.95 where it was measured, with AVX-512 and with
+step's time is a quarter of the machine's rate or more. It was 0.6 or more where it was measured, with AVX-512 and with
 AVX2. Single leaves swing more, and differ from CPU to CPU: ``benchmarks/zoo.py`` lists those below a third.
 """
 
@@ -36,7 +36,7 @@ KNOWN = {
 }
 """Names of leaves that run far below the machine's rate, and why they still do."""
 LEAST_RATE = 0.25
-"""Mean rate of a training step, of the machine's: far below any that was measured, far above that of scalar code."""
+"""Mean rate of a training step, of the machine's: less than half of any measured, far more than scalar code has."""
 LESSER = ("haswell", "znver3")
 """CPUs for which code is made in a process of its own, where this one runs it."""
 TRIES = 4
