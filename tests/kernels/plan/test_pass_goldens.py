@@ -16,6 +16,7 @@ CPU = HostTarget(lanes=16, registers=32)
 SHOWN = {
     "normalise": ("half_histogram",),
     "split_dims": ("training_step", "samples_in_blocks", "convolution"),
+    "set_once": ("convolution",),
     "round_stores": (),  # results are rounded to nearest; tests/kernels/plan/test_round_stores.py has others
     "join_dims": ("samples_in_blocks",),
     "join_samples": ("outputs_in_groups",),

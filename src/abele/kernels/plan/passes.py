@@ -51,6 +51,7 @@ from abele.kernels.tasks.program import TaskProgram
 from abele.kernels.tasks.read_unwidened import read_unwidened
 from abele.kernels.tasks.rematerialise import rematerialise
 from abele.kernels.tasks.round_stores import round_stores
+from abele.kernels.tasks.set_once import set_once
 from abele.kernels.tasks.skip_keys import skip_keys
 from abele.kernels.tasks.split_dims import split_dims
 from abele.kernels.tasks.split_reductions import split_reductions
@@ -232,6 +233,7 @@ PIPELINE = tuple(
     for run in (
         normalise,
         split_dims,
+        set_once,
         round_stores,
         join_dims,
         join_samples,
