@@ -11,10 +11,11 @@ from products_kit import linear
 from abele.expr.nodes import apply
 from abele.kernels import BoundKernel, Buffer, HostKernel, StoreRounding, bind
 from abele.kernels.nest.binding import bound_calls
-from abele.kernels.nest.ir import affine, load, nest, store
+from abele.kernels.nest.ir import Affine, affine, load, nest, store
 from abele.kernels.nest.loop_nest import Acc, ElementAccess, Fetch, LoopNest, NestReduction, Out
 from abele.kernels.plan.passes import run_passes
 from abele.kernels.schedule import choose_schedule
+from abele.kernels.schedule.pack_panels import find_panel
 from abele.kernels.schedule.schedule import NestSchedule
 from abele.kernels.target import HostTarget
 from abele.llvm import cache
@@ -125,3 +126,20 @@ def test_panel__of_a_transposed_operand__is_copied_however_short_the_sum(k: int)
     (function,) = made.leaves[0].functions
     assert function.panel is not None
     assert function.panel.fetch.access.array == 1
+
+
+@pytest.mark.parametrize(("blocks", "packs"), [(16, True), (4, False)])
+def test_panel__of_short_blocks_on_the_same_places__is_packed_where_they_are_too_many(blocks: int, packs: bool) -> None:
+    # Weights [blocks, 64, 16, 16]: 64 KiB from one block of channels to the next.
+    left, right = (
+        ElementAccess(0, f32, Affine((("m", 16), ("c", 50176), ("d", 1)))),
+        ElementAccess(1, f32, Affine((("n", 1), ("p", 256), ("d", 16), ("c", 16384)))),
+    )
+    out = ElementAccess(2, f32, Affine((("n", 1), ("p", 50176), ("m", 16))))
+    sums = NestReduction("add", Fetch(left) * Fetch(right), f32)
+    parallel, reduced = (("p", 64), ("n", 16), ("m", 3136)), (("c", blocks), ("d", 16))
+    nest = LoopNest(parallel, reduced, (sums,), (Out(out, Acc(0)),), 3)
+    cpu = HostTarget(lanes=8, registers=16)
+    schedule = NestSchedule(("p", "m", "n"), 1, ("c", "d"), "n", 8, (("m", 6), ("p", 2)))
+    panel = find_panel(nest, schedule, cpu)
+    assert (panel is not None and panel.fetch.access == right) == packs

@@ -132,7 +132,7 @@ def _searched(nest: LoopNest, target: HostTarget) -> tuple[NestSchedule, float]:
         limit = _ROUNDING * (least - cost * points) / LINE_COST
         schedule = NestSchedule((*nest.unit, *free), len(nest.unit), reduced, lane, width, tile)
         # Units that share a panel must come after each other, so the panel's dims lead.
-        panel = find_panel(nest, schedule)
+        panel = find_panel(nest, schedule, target)
         order, lines = traffic.best_order(schedule, free, panel.dims if panel is not None else (), limit)
         if lines < limit:
             schedule = replace(schedule, order=(*nest.unit, *order))
@@ -145,7 +145,7 @@ def _searched(nest: LoopNest, target: HostTarget) -> tuple[NestSchedule, float]:
 def choose_packed_schedule(nest: LoopNest, target: HostTarget) -> tuple[NestSchedule, Panel | None]:
     """Schedule of ``nest``, and the operand that is copied panel by panel; its dims are then the first units."""
     schedule = choose_schedule(nest, target)
-    panel = find_panel(nest, schedule)
+    panel = find_panel(nest, schedule, target)
     if panel is None:
         return schedule, None
     others = tuple(d for d in schedule.order if d not in panel.dims)

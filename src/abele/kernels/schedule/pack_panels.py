@@ -20,6 +20,7 @@ from abele.kernels.nest.ir import Affine, Expr, compute_type
 from abele.kernels.nest.loop_nest import ElementAccess, Fetch, LoopNest
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.schedule.schedule import NestSchedule
+from abele.kernels.target import HostTarget
 
 MIN_REUSE = 8
 """Tiles of the other operand that a panel must serve, or copying it costs too much."""
@@ -58,7 +59,7 @@ class Panel:
         return f"panel of {self.fetch} in {self.packed}, {self.elements} elements"
 
 
-def find_panel(nest: LoopNest, schedule: NestSchedule) -> Panel | None:
+def find_panel(nest: LoopNest, schedule: NestSchedule, target: HostTarget) -> Panel | None:
     """The load of ``nest`` that is best copied under ``schedule``, if any; its dims may not yet be the first units."""
     steps = {d: schedule.step(d) for d in nest.extents}
     reduces_in_tile = any(steps[d] > 1 for d, _ in nest.reduced)
@@ -70,7 +71,7 @@ def find_panel(nest: LoopNest, schedule: NestSchedule) -> Panel | None:
         or any(o.combine != "set" for o in nest.outs)
     ):
         return None
-    found = [p for f in _candidates(nest) if (p := _panel(nest, schedule, f)) is not None]
+    found = [p for f in _candidates(nest) if (p := _panel(nest, schedule, f, target)) is not None]
     # Both operands rarely qualify; the larger one has more to gain.
     return max(found, key=lambda p: p.elements, default=None)
 
@@ -111,7 +112,7 @@ def _candidates(nest: LoopNest) -> list[Fetch]:
     return [f for f in inner if not f.bounds and f.access.type.is_float and f.access.array not in written]
 
 
-def _panel(nest: LoopNest, schedule: NestSchedule, fetch: Fetch) -> Panel | None:
+def _panel(nest: LoopNest, schedule: NestSchedule, fetch: Fetch, target: HostTarget) -> Panel | None:
     names = set(fetch.access.address.names)
     own = tuple(d for d, _ in nest.parallel if d in names)
     reduced = [d for d in schedule.reduced if d in names]
@@ -122,7 +123,7 @@ def _panel(nest: LoopNest, schedule: NestSchedule, fetch: Fetch) -> Panel | None
     packed = ElementAccess(nest.num_arrays, compute_type(fetch.access.type), address, own)
     panel = Panel(fetch, packed, own, size)
     fits = _least_bytes(fetch, schedule.lane) <= panel.bytes <= MAX_BYTES
-    return panel if fits and _reads_badly(nest, schedule, fetch) else None
+    return panel if fits and _reads_badly(nest, schedule, fetch, target) else None
 
 
 def _least_reuse(fetch: Fetch, lane: str) -> int:
@@ -149,9 +150,28 @@ def _packed_address(
     return Affine(tuple(terms)), stride
 
 
-def _reads_badly(nest: LoopNest, schedule: NestSchedule, fetch: Fetch) -> bool:
+def _reads_badly(nest: LoopNest, schedule: NestSchedule, fetch: Fetch, target: HostTarget) -> bool:
     access = fetch.access
     if access.stride(schedule.lane) != 1 or access.type.bits < 32:
         return True
     near = min((abs(access.stride(d)) for d in schedule.reduced if access.stride(d)), default=0)
-    return near * access.type.bytes >= FAR_BYTES
+    return near * access.type.bytes >= FAR_BYTES or _loses_lines(nest, schedule, access, target)
+
+
+def _loses_lines(nest: LoopNest, schedule: NestSchedule, access: ElementAccess, target: HostTarget) -> bool:
+    """True if short runs, far from each other, are more than the first-level cache has room for where they fall.
+
+    Every tile then has all its lines from the second level. Weights of a window of one point lie in blocks of channels,
+    of 1 KiB. Sixteen such blocks 64 KiB apart all fall on the same quarter of the cache.
+    """
+    steps = sorted((s * access.type.bytes, nest.extents[d]) for d in schedule.reduced if (s := abs(access.stride(d))))
+    run = access.type.bytes * schedule.step(schedule.lane)
+    far = [(step, extent) for step, extent in steps if step >= FAR_BYTES]
+    for step, extent in steps[: len(steps) - len(far)]:
+        run = max(run, step * extent)
+    # Windows of several points step far along more dims; there the order of a panel costs more than it saves.
+    if len(far) != 1 or run >= FAR_BYTES:
+        return False
+    ((step, blocks),) = far
+    places = target.way_bytes // max(run, math.gcd(step, target.way_bytes))
+    return blocks > places * (target.near_ways - 1)
