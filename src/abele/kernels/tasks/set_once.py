@@ -1,4 +1,4 @@
-"""Set elements that a single task adds to, instead of adding to a start value that was stored before.
+"""Set elements that a single task adds to, instead of adding to a stored start value.
 
 A kernel whose points fall into classes, such as the input gradient of a convolution two apart, adds each class onto an
 output that starts from zeros. No two classes meet in an element. So each may set its own, and zeros are stored only
