@@ -45,7 +45,7 @@ def test_report__host__prints_a_line_per_leaf(abele: Run, measured: Path) -> Non
 
 def test_report__host_as_json__has_both_tables_and_the_facts(abele: Run, measured: Path) -> None:
     found = json.loads(abele("report", str(measured), "--host", "--json").out)
-    assert set(found) == {"facts", "leaves", "functions"}
+    assert set(found) == {"facts", "leaves", "functions", "idle_threads"}
     assert found["facts"]["threads"] == 1
     assert found["facts"]["rates"]["flops_per_second"] > 0
     assert [row["executions"] for row in found["leaves"] if "poplin.matmul" in row["calls"]] == [3]
