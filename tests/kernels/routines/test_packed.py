@@ -17,9 +17,10 @@ from support.examples import examples
 POINTER, NUMBER = ctypes.c_void_p, ctypes.c_int64
 ROUTINE = ctypes.CFUNCTYPE(None, POINTER, *[NUMBER] * 4, *[POINTER] * 3, NUMBER, NUMBER, POINTER)
 SMALL = [
-    # Lanes, rows, vectors, depth, strip, block: with masks, without, and with elements of A by four.
+    # Lanes, rows, vectors, depth, strip, block: with masks, without, of two vectors a row, and with elements of A by four.
     Blocking(16, 14, 2, 32, 64, 112),
     Blocking(8, 6, 2, 32, 32, 48),
+    Blocking(4, 6, 2, 32, 32, 48),
     Blocking(4, 8, 3, 32, 24, 64),
 ]
 RNG = np.random.default_rng(5)
@@ -51,7 +52,7 @@ def multiplied(sizes, shape, layout, type_=f32, *, adds=False, runs=1):
     return c, (before + runs * wanted if adds else wanted)
 
 
-@pytest.mark.parametrize("sizes", SMALL, ids=["16", "8", "4"])
+@pytest.mark.parametrize("sizes", SMALL, ids=["16", "8", "4 by 6", "4 by 8"])
 @pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
 @pytest.mark.parametrize("shape", [(101, 117, 75), (224, 96, 64), (61, 40, 3), (1, 1, 1)])
 def test_packed__over_blocks_strips_and_slices__stays_inside_and_agrees_with_64_bits(sizes, layout, shape):
@@ -70,7 +71,7 @@ def test_packed__of_any_shape__adds_onto_what_is_there(shape, layout, sizes):
     np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("sizes", SMALL, ids=["16", "8", "4"])
+@pytest.mark.parametrize("sizes", SMALL, ids=["16", "8", "4 by 6", "4 by 8"])
 def test_packed__of_columns_held_from_before__reads_them_again(sizes):
     assert sizes.keeps(75, 117)
     got, wanted = multiplied(sizes, (101, 117, 75), "TN", adds=True, runs=2)

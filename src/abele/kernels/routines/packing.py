@@ -259,7 +259,7 @@ class PackingWriter(RoutineWriter):
         with self.loop(*ends, run) as p:
             to = self.at(panel.target, self.builder.mul(p, i64(width)), F32)
             from_ = self._entry(panel.along, p)
-            for v in range(-(-width // lanes)):
+            for v in reversed(range(-(-width // lanes))):
                 places = [self.at(s, from_, stored_type(type_)) for s in starts[v * lanes : (v + 1) * lanes]]
                 square = [
                     self._widened(self.builder.load(s, typ=raw, align=element_bytes(type_)), type_) for s in places
@@ -271,7 +271,8 @@ class PackingWriter(RoutineWriter):
     def _store_whole(self, value: Value, row: Value, vector: int, width: int) -> None:
         """Store the ``vector``-th vector of a row of ``width``.
 
-        Rows come from the first to the last, so that each is written over what was stored beyond the one before.
+        Rows come from the first to the last, and their last vectors before the first ones, so that each row is written
+        over what was stored beyond the one before.
         """
         place = self.at(row, i64(vector * self.sizes.lanes), F32)
         if self.sizes.masks and (vector + 1) * self.sizes.lanes > width:
