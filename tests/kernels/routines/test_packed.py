@@ -17,7 +17,7 @@ from support.examples import examples
 POINTER, NUMBER = ctypes.c_void_p, ctypes.c_int64
 ROUTINE = ctypes.CFUNCTYPE(None, POINTER, *[NUMBER] * 4, *[POINTER] * 3, NUMBER, NUMBER, POINTER)
 SMALL = [
-    # Lanes, rows, vectors, depth, strip, block: with masks, without, with two vectors a row, with elements of A by four.
+    # Lanes, rows, vectors, depth, strip, block. With masks; without; two vectors a row; elements of A by four.
     Blocking(16, 14, 2, 32, 64, 112),
     Blocking(8, 6, 2, 32, 32, 48),
     Blocking(4, 6, 2, 32, 32, 48),
