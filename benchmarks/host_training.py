@@ -1,10 +1,9 @@
 """Samples per second of training on this host: Abele, PyTorch eager and torch.compile, same threads, one run.
 
 The contestants take turns; each one's best round counts. All use one optimiser and the same batches in the same order.
-Some workloads are measured only where --workload names them. On a busy
-machine, --cpu with --threads 1 times by the process's own processor time. With --json one object is printed,
-{"rows": [...]}, each row with ``workload``, ``batch``, ``threads`` and samples/s of ``abele``, ``eager``,
-``eager_flush_denormal`` and ``compile`` (null where it cannot run).
+Some workloads are measured only where --workload names them. On a busy machine, --cpu with --threads 1 times by the
+process's own processor time. With --json one object is printed, {"rows": [...]}, each row with ``workload``, ``batch``,
+``threads`` and samples/s of ``abele``, ``eager``, ``eager_flush_denormal`` and ``compile`` (null where it cannot run).
 """
 
 from __future__ import annotations

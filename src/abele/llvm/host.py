@@ -20,7 +20,6 @@ from abele.llvm.cpus import ARM_CPUS, X86_CPUS, HostCpu, cpu_named, plain_cpu
 VARIABLE = "ABELE_CPU"
 """Environment variable with a lesser CPU by LLVM's name, such as ``haswell``: code is made for that."""
 
-
 Result = TypeVar("Result")
 
 _elsewhere: list[HostCpu] = []

@@ -20,7 +20,7 @@ from abele.kernels.products.schedule import ProductSchedule
 from abele.kernels.routines import costs
 from abele.kernels.routines.blocking import blocking
 from abele.kernels.routines.costs import VARIABLE, ProductCosts
-from abele.kernels.routines.gains import MatrixLibrary
+from abele.kernels.routines.multiply import MatrixLibrary
 from abele.kernels.routines.product_class import POINTS, ProductClass
 from abele.kernels.target import HostTarget
 from abele.numerics import f32

@@ -13,7 +13,7 @@ from abele.errors import InvalidOptionError
 from abele.kernels import BoundKernel, Buffer, HostKernel, bind, plan_native
 from abele.kernels.nest.ir import load, nest, select, store
 from abele.kernels.routines import costs
-from abele.kernels.routines.gains import loaded_library
+from abele.kernels.routines.multiply import loaded_library
 from abele.numerics import f32
 
 ORDERS = list(product(("ik", "ki"), ("kj", "jk"), ("ij", "ji")))

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from abele.kernels.products.choose import MAX_TILE_BYTES, choose_shares
 from abele.kernels.routines.blocking import blocking
-from abele.kernels.routines.gains import offsets, run_of
+from abele.kernels.routines.multiply import offsets, run_of
 
 SIZES = blocking(16, 32, 32 << 10, 1 << 20)
 digit = st.integers(1, 40)

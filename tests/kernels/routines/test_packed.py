@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.kernels.routines.blocking import GROUP, Blocking, blocking, register_tile
-from abele.kernels.routines.gains import packed_routine, places_of
+from abele.kernels.routines.multiply import packed_routine, places_of
 from abele.kernels.routines.packed import product_module
 from abele.numerics import f16, f32
 from support.examples import examples

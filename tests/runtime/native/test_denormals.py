@@ -20,7 +20,7 @@ def test_product__of_denormals_with_large_numbers__is_zero_on_every_thread(
 ) -> None:
     if way == "mkl":
         pytest.importorskip("torch")
-        from abele.kernels.routines.gains import loaded_library
+        from abele.kernels.routines.multiply import loaded_library
 
         if loaded_library() is None:
             pytest.skip("this PyTorch has no MKL")

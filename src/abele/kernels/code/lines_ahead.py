@@ -30,8 +30,6 @@ MAX_POINTS = 1 << 12
 MIN_WORK, MIN_STEP = 4, 64
 """Least vector operations for each line that is asked for, and of a step: finding its place takes eight instructions.
 Steps of 12 operations, as through rows of a transposed operand, lost a fifth by them."""
-
-
 ANSWER = 1000
 """Vector operations in the time of an answer from memory: two each cycle for 100 ns at 5 GHz."""
 

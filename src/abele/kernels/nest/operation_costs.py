@@ -30,8 +30,8 @@ DIVISION_COST, ROOT_COST = 5, 9
 """Multiply-adds of a vector that a core does while its divider divides one, or takes its square root.
 
 Source: measured with independent operations in registers on a Zen 5: 4.9 and 8.8, for vectors of 8 lanes and of 16;
-two multiply-adds beside each division take no longer than it does. Published tables (uops.info) say 10 for 8 lanes on
-Skylake and Ice Lake, 7 to 10 on Zen 2 to Zen 4, and 28 on Haswell. So no CPU known is quicker.
+two multiply-adds beside each division take no longer than it does. Older CPUs were not measured; theirs are slower, as
+far as is known, and a smaller bound asks less of a leaf.
 """
 NARROWING_COST, DRAWING_COST = 4, 10
 """Cost of rounding a vector of results, or a single one, to 16 bits and back, and further of doing so at random."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from abele.expr import Apply
 from abele.kernels.nest.ir import Affine, Expr
 from abele.kernels.tasks.program import Ref, Space, Task
 from abele.layout import row_major
@@ -68,10 +67,10 @@ def _factors(task: Task) -> tuple[list[Ref], list[Ref]] | None:
     """Loads of both factors of the one sum of products that a task makes."""
     if len(task.reductions) != 1 or not any(n > 1 for _, n in task.reduced):
         return None
-    value = task.reductions[0].value
-    if task.reductions[0].combine != "add" or not isinstance(value, Apply) or value.op != "mul":
+    (reduction,) = task.reductions
+    if not reduction.is_multiply_add:
         return None
-    left, right = (_loads(side) for side in value.args)
+    left, right = (_loads(side) for side in reduction.value.args)
     return (left, right) if left and right else None
 
 

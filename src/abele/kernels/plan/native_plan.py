@@ -30,7 +30,7 @@ from abele.kernels.plan.functions import FunctionProgram, TaskFunction
 from abele.kernels.plan.library_shapes import library_shape
 from abele.kernels.products.schedule import ProductSchedule
 from abele.kernels.target import HostTarget
-from abele.kernels.tasks.program import Space, Task, TaskReduction
+from abele.kernels.tasks.program import Space, Task
 from abele.kernels.tasks.text import (
     COMBINED,
     Names,
@@ -297,17 +297,11 @@ def task_slots(task: Task) -> int:
     inside = VectorCost()
     for reduction in task.reductions:
         inside += expressions_cost((reduction.value,))
-        if not _is_multiply_add(reduction):
+        if not reduction.is_multiply_add:
             inside += operation_cost(reduction.combine)
     outside = expressions_cost((*task.locals, *(put.value for put in task.puts)))
     outside += VectorCost(sum(put.combine != "set" for put in task.puts))
     return (inside * task.points + outside * each).slots
-
-
-def _is_multiply_add(reduction: TaskReduction) -> bool:
-    """True if what a sum adds up are products."""
-    value = reduction.value
-    return reduction.combine == "add" and reduction.type.is_float and isinstance(value, Apply) and value.op == "mul"
 
 
 def _operations(values: Iterable[Expr]) -> int:

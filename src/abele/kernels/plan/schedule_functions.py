@@ -12,7 +12,7 @@ from abele.kernels.products.choose import choose_product
 from abele.kernels.products.epilogue import epilogues
 from abele.kernels.products.schedule import ProductSchedule
 from abele.kernels.routines.costs import ProductCosts
-from abele.kernels.routines.gains import packed_routine
+from abele.kernels.routines.multiply import packed_routine
 from abele.kernels.schedule.choose_schedule import choose_packed_schedule, choose_schedule
 from abele.kernels.schedule.lift_integers import lifted_integers
 from abele.kernels.schedule.pack_panels import packed_nest

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from abele.kernels.nest.loop_nest import ElementAccess, LoopNest
 from abele.kernels.products.matrix_product import MatrixProduct
 from abele.kernels.routines.blocking import Blocking
-from abele.kernels.routines.gains import Places, places_of
+from abele.kernels.routines.multiply import Places, places_of
 from abele.layout import Modes
 
 

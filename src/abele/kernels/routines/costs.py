@@ -8,7 +8,7 @@ from typing import Protocol
 
 from abele.errors import InvalidOptionError, nearest
 from abele.kernels.routines.blocking import Blocking, blocking
-from abele.kernels.routines.gains import MatrixLibrary, loaded_library
+from abele.kernels.routines.multiply import MatrixLibrary, loaded_library
 from abele.kernels.routines.product_class import ProductClass
 from abele.llvm.host import cache_bytes, is_elsewhere
 from abele.numerics import ElementType, bf16

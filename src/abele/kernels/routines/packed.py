@@ -125,7 +125,7 @@ ROUTINE = ll.FunctionType(VOID, [POINTER, I64, I64, I64, I64, POINTER, POINTER, 
 
 It makes ``rows`` × ``columns`` results from ``row`` and ``column`` on, and adds them to what is there if ``adds`` is 1.
 If ``held`` is 1, ``work`` is as the last call left it, whose columns were the same.
-``where`` says where the matrices' elements lie (:class:`abele.kernels.routines.gains.Places`)."""
+``where`` says where the matrices' elements lie (:class:`abele.kernels.routines.multiply.Places`)."""
 FEW_STRIPS = 2
 """Strips up to which rows are packed anew for each: packed once, they come from the second-level cache, not the first.
 From four strips on that was faster in both sizes of tile on an AMD Zen 5; at two it was not in each."""

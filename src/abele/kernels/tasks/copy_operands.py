@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from abele.kernels.nest.ir import Affine, Apply, Expr, affine, compute_type
+from abele.kernels.nest.ir import Affine, Expr, affine, compute_type
 from abele.kernels.nest.loop_nest import Bound
 from abele.kernels.nest.merge_dims import merged_dims
 from abele.kernels.nest.rewrite import rewrite
@@ -129,9 +129,7 @@ def _tried(around: _Copying, tasks: Sequence[Task], ref: Ref, kept: tuple[Bound,
 
 def is_product(reduction: TaskReduction) -> bool:
     """True if it adds up products of two loads, in f32."""
-    value = reduction.value
-    product = isinstance(value, Apply) and value.op == "mul" and all(isinstance(a, Ref) for a in value.args)
-    return product and reduction.combine == "add" and reduction.type.is_float
+    return reduction.is_multiply_add and all(isinstance(a, Ref) for a in reduction.value.args)
 
 
 def _kept_guards(spaces: SpaceTable, task: Task, ref: Ref) -> Iterator[tuple[Bound, ...]]:

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from abele.arrays import Array
 from abele.kernels.nest.binding import StoreRounding
-from abele.kernels.nest.ir import Affine, Expr, Index
+from abele.kernels.nest.ir import Affine, Apply, Expr, Index
 from abele.kernels.nest.loop_nest import PAST_CACHES, Bound, Dims, Hash, RowFetch, RowPlace
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.target import HostTarget
@@ -82,6 +82,12 @@ class TaskReduction:
     value: Expr
     type: ElementType
     guards: tuple[Bound, ...] = ()
+
+    @property
+    def is_multiply_add(self) -> bool:
+        """True if it adds up products of floats: each point is one multiply-add."""
+        is_product = isinstance(self.value, Apply) and self.value.op == "mul"
+        return is_product and self.combine == "add" and self.type.is_float
 
     def __str__(self) -> str:
         return f"{self.combine} {self.value}" + "".join(f" if {g}" for g in self.guards)

@@ -330,8 +330,7 @@ def sort_with_permutation(
         numbers = graph.constant(u32, (length,), np.arange(length, dtype=np.uint32), name=f"{name}/numbers")
         body.add(Copy(graph.map_linear(numbers).broadcast_to(rows.shape), columns[1]))
         SortingNetwork(graph, body, blocks, record, columns, name).sort()
-    steps = host_sort(graph, rows, columns[0], columns[1], largest_first=record.largest_first, name=name)
-    note_host(prog, steps)
+    note_host(prog, host_sort(graph, rows, columns[0], columns[1], largest_first=record.largest_first, name=name))
     return results[0], results[1]
 
 
