@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.codelet import InOut, Input, MultiVertex, Output, Vector, codelet
-from abele.codelet.code import LEAST_WIDTH, MOST_TOGETHER, stretches
+from abele.codelet.vectors import LEAST_WIDTH, MOST_TOGETHER, stretches
 from abele.graph import Execute, Graph, Sequence
 from abele.graph.regions import boxes
 from abele.numerics import f32, i32

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from abele.codelet.memory import VertexMemory, value_type
-from abele.codelet.parallel import grows, is_fixed, is_parallel
+from abele.codelet.neighbours import Shifted, neighbours
+from abele.codelet.parallel import is_parallel
 from abele.codelet.printing import emit_print
 from abele.codelet.reductions import IDENTITY, LANES
 from abele.codelet.tree import (
@@ -21,92 +22,19 @@ from abele.codelet.tree import (
     HelperCall,
     IfStmt,
     Leave,
-    Local,
     Print,
     Return,
     Stmt,
     StoreStmt,
     WhileStmt,
-    all_expressions,
-    assigned,
     walk,
 )
 from abele.codelet.values import EXACT, FLOAT_BINARY, Values
+from abele.codelet.vectors import MOST_TOGETHER, Vectors, can_repeat, most_held, stretches
 from abele.llvm import ir as ll
 from abele.llvm.emit import F32, I64, POINTER, Value, constant
-from abele.llvm.host import host_cpu
+from abele.llvm.host import LINE_BYTES, host_cpu
 from abele.numerics import ElementType
-
-# Loops of a known number of iterations in whole vectors: the last vector begins earlier, so that no iteration is left.
-#
-# A row of a grid has few vectors, and what is left over after the last whole one takes longer than all of them: 28 of
-# 92 cells one by one cost as much as the 64 before. Where an iteration reads nothing that the loop writes, doing it
-# again gives the same, so the last vector may begin wherever it ends with the row. The compiler is told the width,
-# too: left to itself it takes several vectors at once, of which short rows have no whole number, and unrolls a row of
-# one vector into elements.
-#
-# Masked vectors would do as well where processors have masks, and want them at every iteration.
-
-MOST_TOGETHER = 4
-"""Vectors at once that hide the latency of arithmetic; more take registers."""
-LEAST_WIDTH = 4
-"""Iterations of the narrowest vector that is worth its while."""
-
-
-class Vectors(NamedTuple):
-    """Vectors that iterations are run in: iterations of each, and vectors at once."""
-
-    width: int
-    together: int
-
-
-def stretches(start: int, stop: int, lanes: int) -> Iterator[tuple[int, int, Vectors | None]]:
-    """Parts of a loop from ``start`` to ``stop``: whole vectors of up to ``lanes``, and the last, which may overlap."""
-    count = stop - start
-    width = lanes
-    while width > count:
-        width //= 2
-    if width < LEAST_WIDTH:
-        yield start, stop, None
-        return
-    whole = count // width
-    together = next(n for n in range(min(MOST_TOGETHER, whole), 0, -1) if whole % n == 0)
-    yield start, start + whole * width, Vectors(width, together)
-    if count % width:
-        yield stop - width, stop, Vectors(width, 1)
-
-
-def can_repeat(loop: For) -> bool:
-    """True if iterations of a loop may be done again, and every access is to neighbours or to one element.
-
-    Nothing that the loop writes is read in it, and no variable carries a value from one iteration to the next.
-    """
-    if loop.step != 1 or not is_parallel(loop) or not all(isinstance(s, Assign | StoreStmt) for s in loop.body):
-        return False
-    written = {s.field.name for s in loop.body if isinstance(s, StoreStmt)}
-    changed = assigned(loop.body) | {loop.name}
-    elements = [e for e in all_expressions(loop.body) if isinstance(e, Element)]
-    if any(e.field.name in written for e in elements) or any(s.field.type.bits != 32 for s in _stores(loop)):
-        return False
-    places = [e.index[-1] for e in elements if e.index]
-    if not all(grows(at, loop.name, changed) or is_fixed(at, changed) for at in places):
-        return False
-    return _carries_nothing(loop)
-
-
-def _stores(loop: For) -> list[StoreStmt]:
-    return [s for s in loop.body if isinstance(s, StoreStmt)]
-
-
-def _carries_nothing(loop: For) -> bool:
-    """True if every variable that the body sets is set before it is read."""
-    later = assigned(loop.body) - {loop.name}
-    for statement in loop.body:
-        if any(isinstance(e, Local) and e.name in later for e in all_expressions([statement])):
-            return False
-        if isinstance(statement, Assign):
-            later.discard(statement.name)
-    return True
 
 
 @dataclass
@@ -199,6 +127,7 @@ class BodyEmitter(Values):
         self.counter = counter
         self.variables: dict[str, Value] = {}
         self.rows: dict[str, Value] = {}
+        self.shifted: dict[Element, Value] = {}
         self.returned: Value | None = None
         self._types: dict[str, ElementType] = {}
         self._loops: list[_Loop] = []
@@ -338,19 +267,20 @@ class BodyEmitter(Values):
         start, stop = self.value(statement.start), self.value(statement.stop)
         if not statement.lanes:
             for first, last, vectors in self._stretches(statement, start, stop):
-                with self._parallel(statement, vectors) as loop_id:
-                    self.counted(first, last, statement.step, lambda i, loop: self._with(statement, i, loop), loop_id)
+                with self._shifting(statement, first, last) as body, self._parallel(statement, vectors) as loop_id:
+                    self.counted(first, last, statement.step, body, loop_id)
             return
         self._in_lanes(statement, start, self.iterations(statement, start, stop))
 
     def _stretches(self, statement: For, start: Value, stop: Value) -> Iterator[tuple[Value, Value, Vectors | None]]:
         """Bounds of the parts of a loop that become whole vectors; of the loop itself where it does not."""
-        suits = self.charges is None and self.memory.may_vectorise and self.memory.aliasing.enabled
         known = isinstance(start, ll.Constant) and isinstance(stop, ll.Constant)
-        if not (suits and known and can_repeat(statement)):
+        if not (self._suits_vectors and known and can_repeat(statement)):
             yield start, stop, None
             return
-        for first, last, vectors in stretches(start.constant, stop.constant, host_cpu().vector_bytes // 4):
+        cpu = host_cpu()
+        most = max(1, min(MOST_TOGETHER, cpu.vector_registers // most_held(statement.body)))
+        for first, last, vectors in stretches(start.constant, stop.constant, cpu.vector_bytes // 4, most):
             yield constant(I64, first), constant(I64, last), vectors
 
     @contextmanager
@@ -363,6 +293,36 @@ class BodyEmitter(Values):
         loop_id, aliasing.access_group = self.loop_ids.parallel(vectors)
         yield loop_id
         aliasing.access_group = None
+
+    @property
+    def _suits_vectors(self) -> bool:
+        return self.charges is None and self.memory.may_vectorise and self.memory.aliasing.enabled
+
+    @contextmanager
+    def _shifting(self, statement: For, first: Value, last: Value) -> Iterator[Callable[[Value, _Loop], None]]:
+        """Yields what emits an iteration of a loop from ``first`` to ``last``, with neighbours that move on."""
+        cpu = host_cpu()
+        shifts = self._suits_vectors and cpu.vector_bytes >= LINE_BYTES
+        rows = []
+        for found in neighbours(statement, cpu.vector_registers // 2) if shifts else ():
+            slots = [self.slot(value_type(found.type), "shifted") for _ in found.distances]
+            rows.append(Shifted(self, found, slots))
+
+        def iteration(index: Value, loop: _Loop) -> None:
+            for row in rows:
+                row.load(index)
+            self._with(statement, index, loop)
+            for row in rows:
+                row.move()
+
+        if rows:
+            # A loop without iterations may have no rows to read.
+            with self.builder.if_then(self.builder.icmp_signed("<", first, last)):
+                for row in rows:
+                    row.begin(first)
+        self.shifted = {element: slot for row in rows for element, slot in row.places.items()}
+        yield iteration
+        self.shifted = {}
 
     def _with(self, statement: For, index: Value, loop: _Loop) -> None:
         """One iteration with the loop variable at ``index``."""

@@ -19,6 +19,7 @@ from abele.codelet.vertex import NUM_WORKERS, CodeletDef
 from abele.llvm import flush
 from abele.llvm import ir as ll
 from abele.llvm.emit import I32, I64, POINTER, VOID, Value, constant, counted_loop, intrinsic, prefetch
+from abele.llvm.host import LINE_BYTES
 
 # Sizes common to all vertices of a group, for code that is made for them.
 
@@ -161,8 +162,6 @@ class CheckedMemory(VertexMemory):
 # It is for short rows only. Measured in ``benchmarks/codelets.py``: a 5-point stencil on blocks of 46 x 32 cells takes
 # half the time; lattice-Boltzmann blocks with rows of twelve lines, which the processor streams, take a fifth longer.
 
-LINE_BYTES = 64
-"""Bytes of a cache line on x86-64 and most AArch64 hosts; on others a few prefetches more or less are made."""
 MAX_ROW_LINES = 4
 """Longer rows are streams, which the processor follows by itself."""
 MAX_LINES = 4096

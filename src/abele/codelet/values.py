@@ -121,12 +121,14 @@ class Values:
         memory: Fields of the vertex at hand.
         variables: Stack slots of local variables by name.
         rows: Stack slots of pointers to rows that have a name, by the variable that numbers them.
+        shifted: Stack slots of elements that come from the iteration before; see ``neighbours``.
     """
 
     builder: ll.IRBuilder
     memory: VertexMemory
     variables: dict[str, Value]
     rows: dict[str, Value]
+    shifted: dict[Element, Value]
 
     def call_helper(self, call: HelperCall) -> Value:
         """The result of a helper, whose code is put in place."""
@@ -147,6 +149,8 @@ class Values:
         return self.memory.load(e.field, [])
 
     def _element(self, e: Element) -> Value:
+        if e in self.shifted:
+            return self.builder.load(self.shifted[e], typ=value_type(e.type))
         return self.memory.load(e.field, [self.value(i) for i in e.index], self.row_of(e.index))
 
     def row_of(self, index: tuple[VertexExpr, ...]) -> Value | None:

@@ -44,8 +44,7 @@ class HostTarget:
 def host_target() -> HostTarget:
     """The CPU of this process."""
     cpu = host_cpu()
-    wide = "avx512f" in cpu.features or cpu.is_aarch64
-    lanes, registers = cpu.vector_bytes // 4, 32 if wide else 16
+    lanes, registers = cpu.vector_bytes // 4, cpu.vector_registers
     ways, (near, own) = near_cache_ways(), cache_bytes()
     caches = (last_cache_bytes(), ways, near // ways, own)
     products = product_costs(lanes, registers, pairs=cpu.multiplies_bf16_pairs)

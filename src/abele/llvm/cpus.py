@@ -40,6 +40,11 @@ class HostCpu:
         return 32 if "avx" in self.features else 16
 
     @property
+    def vector_registers(self) -> int:
+        """Number of vector registers."""
+        return 32 if self.is_aarch64 or "avx512f" in self.features else 16
+
+    @property
     def is_x86(self) -> bool:
         """True if this is an x86-64 CPU; otherwise it is taken for AArch64."""
         return self.triple.startswith(("x86_64", "amd64", "i686"))

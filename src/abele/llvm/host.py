@@ -20,6 +20,9 @@ from abele.llvm.cpus import ARM_CPUS, X86_CPUS, HostCpu, cpu_named, plain_cpu
 VARIABLE = "ABELE_CPU"
 """Environment variable with a lesser CPU by LLVM's name, such as ``haswell``: code is made for that."""
 
+LINE_BYTES = 64
+"""Bytes of a cache line on x86-64 and most AArch64 hosts; on others some code is a little slower."""
+
 Result = TypeVar("Result")
 
 _elsewhere: list[HostCpu] = []
