@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from abele.codelet.memory import VertexMemory, value_type
-from abele.codelet.neighbours import Shifted, neighbours
+from abele.codelet.neighbours import Shifted, certain, neighbours
 from abele.codelet.parallel import is_parallel
 from abele.codelet.printing import emit_print
 from abele.codelet.reductions import IDENTITY, LANES
@@ -127,6 +127,7 @@ class BodyEmitter(Values):
         self.counter = counter
         self.variables: dict[str, Value] = {}
         self.rows: dict[str, Value] = {}
+        self.certain: set[Element] = set()
         self.shifted: dict[Element, Value] = {}
         self.returned: Value | None = None
         self._types: dict[str, ElementType] = {}
@@ -265,6 +266,8 @@ class BodyEmitter(Values):
 
     def _for(self, statement: For) -> None:
         start, stop = self.value(statement.start), self.value(statement.stop)
+        if self.memory.may_vectorise:
+            self.certain |= certain(statement)
         if not statement.lanes:
             for first, last, vectors in self._stretches(statement, start, stop):
                 with self._shifting(statement, first, last) as body, self._parallel(statement, vectors) as loop_id:

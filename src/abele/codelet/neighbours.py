@@ -12,7 +12,7 @@ took the same time, and code stays as the source has it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -25,12 +25,16 @@ from abele.codelet.tree import (
     ConstExpr,
     Element,
     For,
+    Leave,
     Local,
     Logic,
+    Return,
     StoreStmt,
     VertexExpr,
+    WhileStmt,
     assigned,
     own_expressions,
+    walk,
 )
 from abele.codelet.values import Values
 from abele.llvm.emit import I64, Value, constant
@@ -80,21 +84,56 @@ def neighbours(loop: For, registers: int) -> Iterator[Neighbours]:
     if loop.step != 1 or loop.lanes or not plain or not is_parallel(loop):
         return
     written = {s.field.name for s in loop.body if isinstance(s, StoreStmt)}
-    changed = assigned(loop.body) | {loop.name}
-    rows: dict[tuple[str, str], dict[int, list[Element]]] = {}
-    for element in (e for s in loop.body for part in own_expressions(s) for e in _always(part)):
-        if not isinstance(element, Element) or element.field.name in written:
-            continue
-        *row, last = element.index
-        distance = _distance(last, loop.name)
-        if distance is None or not all(isinstance(r, Local) and r.name not in changed for r in row):
-            continue
-        name = row[0].name if row and isinstance(row[0], Local) else ""
-        rows.setdefault((element.field.name, name), {}).setdefault(distance, []).append(element)
-    for found in map(Neighbours, rows.values()):
-        if 0 < found.apart <= registers:
+    for uses in _rows(loop, _always_read(loop)).values():
+        found = Neighbours(uses)
+        # Vectors of narrower elements are shorter than a line: a game of life in bytes took three times as long.
+        suits = found.one.field.name not in written and found.type.bits == 32
+        if suits and 0 < found.apart <= registers:
             registers -= found.apart
             yield found
+
+
+def certain(loop: For) -> set[Element]:
+    """Elements that may be read although the source reads them at times: every iteration reads one before, or the
+    same, and one after, or the same.
+
+    Example: of ``c[i] if b[i] > 0.0 else 0.0`` it is not known whether ``c`` has such an element where ``b[i]`` is 0;
+    after ``d = c[i - 1] + c[i + 1]`` it is. Reads without a condition become vectors on every CPU.
+    """
+    if any(isinstance(s, Leave | Return | WhileStmt) for s in walk(loop.body)):
+        return set()
+    always = _rows(loop, _always_read(loop))
+    ranges = {row: Neighbours(uses).distances for row, uses in always.items()}
+    every = _rows(loop, (e for s in walk(loop.body) for part in own_expressions(s) for e in part.walk()))
+    return {
+        e
+        for row, uses in every.items()
+        for distance, elements in uses.items()
+        if distance in ranges.get(row, ())
+        for e in elements
+    }
+
+
+def _rows(loop: For, expressions: Iterable[VertexExpr]) -> dict[tuple[str, ...], dict[int, list[Element]]]:
+    """Elements among ``expressions`` a fixed distance from a loop's variable, by field and name of the row, and by
+    distance."""
+    changed = assigned(loop.body) | {loop.name}
+    rows: dict[tuple[str, ...], dict[int, list[Element]]] = {}
+    if loop.name in assigned(loop.body):
+        return rows
+    for element in expressions:
+        if not isinstance(element, Element):
+            continue
+        *row, last = element.index
+        names = [r.name for r in row if isinstance(r, Local) and r.name not in changed]
+        distance = _distance(last, loop.name)
+        if distance is not None and len(names) == len(row):
+            rows.setdefault((element.field.name, *names), {}).setdefault(distance, []).append(element)
+    return rows
+
+
+def _always_read(loop: For) -> Iterator[VertexExpr]:
+    return (e for s in loop.body for part in own_expressions(s) for e in _always(part))
 
 
 def _always(expression: VertexExpr) -> Iterator[VertexExpr]:

@@ -121,6 +121,7 @@ class Values:
         memory: Fields of the vertex at hand.
         variables: Stack slots of local variables by name.
         rows: Stack slots of pointers to rows that have a name, by the variable that numbers them.
+        certain: Elements that are there whether or not the source reads them; see ``neighbours``.
         shifted: Stack slots of elements that come from the iteration before; see ``neighbours``.
     """
 
@@ -128,6 +129,7 @@ class Values:
     memory: VertexMemory
     variables: dict[str, Value]
     rows: dict[str, Value]
+    certain: set[Element]
     shifted: dict[Element, Value]
 
     def call_helper(self, call: HelperCall) -> Value:
@@ -266,7 +268,10 @@ class Values:
         # Random rounding draws a number, so evaluating more than the source does would shift all later ones.
         if self.memory.draws is not None and any(p.type.is_narrow for p in parts):
             return False
-        return not any(isinstance(p, Element | HelperCall | Math) or _divides(p) for p in parts)
+        return not any(isinstance(p, HelperCall | Math) or _divides(p) or self._is_uncertain(p) for p in parts)
+
+    def _is_uncertain(self, part: VertexExpr) -> bool:
+        return isinstance(part, Element) and part not in self.certain
 
 
 def _divides(part: VertexExpr) -> bool:
