@@ -16,6 +16,7 @@ from abele.codelet.rounding import NEAREST, Draws, Rounding
 from abele.codelet.slots import MULTI_VERTEX, SUPERVISOR, VERTEX, Overhead
 from abele.codelet.tree import Helper, Print, WhileStmt
 from abele.codelet.vertex import NUM_WORKERS, CodeletDef
+from abele.codelet.workers import as_one
 from abele.llvm import flush
 from abele.llvm import ir as ll
 from abele.llvm.emit import I32, I64, POINTER, VOID, Value, constant, counted_loop, intrinsic, prefetch
@@ -268,8 +269,14 @@ def value_module(
 
     def vertex(loop: VertexLoop) -> None:
         code = BodyEmitter(loop.builder, loop.memory, ids)
-        _workers(definition, code, function, loop)
+        if together is not None and not loop.ahead:
+            code.body(together, {})
+        else:
+            _workers(definition, code, function, loop)
 
+    # Random numbers and prints belong to a worker; rows that are asked for ahead are so in workers' shares.
+    apart = definition.kind != "multi" or rounding.is_random or bool(prints_of(function))
+    together = None if apart or guard is not Guard.NONE else as_one(function)
     noalias = not aliasing and guard is Guard.NONE
     _function(
         module,

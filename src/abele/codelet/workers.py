@@ -1,0 +1,84 @@
+"""Workers of a vertex whose rows alternate, run as one: all rows in the order in which they lie.
+
+``for r in range(worker_id, len(self.y), self.num_workers)`` gives worker 0 the rows 0, 6, 12, … and worker 1 the rows
+1, 7, 13, … On a tile they run side by side. A host runs one worker after the other, and reads a grid of 60 rows six
+times with nine rows in ten left out, so that neighbours above and below are read from a farther cache, and streams of
+the processor's prefetcher end with every row. Workers of a vertex may run in any order, so the loops of all six are
+one loop over all rows. That is right where a worker's number does nothing but begin such loops, and no variable goes
+from one iteration to the next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from abele.codelet.tree import (
+    Assign,
+    ConstExpr,
+    Evaluate,
+    For,
+    Helper,
+    IfStmt,
+    Leave,
+    Local,
+    Return,
+    Stmt,
+    StoreStmt,
+    all_expressions,
+    mentioned,
+    own_expressions,
+    walk,
+)
+from abele.codelet.vertex import NUM_WORKERS
+
+
+def as_one(function: Helper) -> Helper | None:
+    """``compute`` of a MultiVertex for all workers at once; None where they have to run one by one."""
+    worker = function.parameters[0]
+    body: list[Stmt] = []
+    for statement in function.body:
+        if isinstance(statement, For) and _alternates(statement, worker):
+            zero = ConstExpr(type=statement.start.type, value=0, line=statement.line)
+            body.append(replace(statement, start=zero, step=1))
+        elif isinstance(statement, Assign):
+            body.append(statement)
+        else:
+            return None
+    known = all(worker != e.name for e in all_expressions(body) if isinstance(e, Local))
+    loops = [s for s in body if isinstance(s, For)]
+    # A variable that one loop sets and a later statement reads would be of the last row of all, not of a worker's.
+    set_inside = {name for loop in loops for name in _set(loop.body) | {loop.name}}
+    used_after = any(set_inside & mentioned(e) for s in body if isinstance(s, Assign) for e in own_expressions(s))
+    return replace(function, body=body) if loops and known and not used_after else None
+
+
+def _alternates(loop: For, worker: str) -> bool:
+    """True if a loop begins at the worker's number, takes every sixth iteration, and each of them is for itself."""
+    begins = isinstance(loop.start, Local) and loop.start.name == worker and loop.step == NUM_WORKERS
+    plain = all(isinstance(s, Assign | StoreStmt | Evaluate | IfStmt | For) for s in walk(loop.body))
+    ends = any(isinstance(s, Leave | Return) for s in walk(loop.body))
+    return begins and plain and not ends and not loop.lanes and _unset(loop.body, _set(loop.body)) is not None
+
+
+def _set(body: list[Stmt]) -> set[str]:
+    return {s.name for s in walk(body) if isinstance(s, Assign | For)}
+
+
+def _unset(body: list[Stmt], unset: set[str]) -> set[str] | None:
+    """Variables of ``unset`` that ``body`` leaves so; None if it reads one before it has set it."""
+    for statement in body:
+        if any(unset & mentioned(e) for e in own_expressions(statement)):
+            return None
+        match statement:
+            case Assign():
+                unset = unset - {statement.name}
+            case IfStmt():
+                sides = [_unset(side, unset) for side in (statement.then, statement.otherwise)]
+                if sides[0] is None or sides[1] is None:
+                    return None
+                unset = sides[0] | sides[1]
+            case For():
+                # There may be no iteration, which sets nothing.
+                if _unset(statement.body, unset - {statement.name}) is None:
+                    return None
+    return unset
