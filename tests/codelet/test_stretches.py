@@ -5,10 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abele.codelet import InOut, Input, MultiVertex, Output, Vector, codelet
-from abele.codelet.vectors import LEAST_WIDTH, MOST_TOGETHER, stretches
+from abele.codelet import InOut, Input, MultiVertex, Output, Vector, Vertex, codelet, compile_codelet
+from abele.codelet.driver import Size, Sizes, value_module
+from abele.codelet.tree import For, walk
+from abele.codelet.vectors import LEAST_WIDTH, MOST_TOGETHER, most_held, stretches
 from abele.graph import Execute, Graph, Sequence
 from abele.graph.regions import boxes
+from abele.llvm.cpus import cpu_named
+from abele.llvm.host import code_for
 from abele.numerics import f32, i32
 from abele.runtime import Engine
 
@@ -48,6 +52,35 @@ class Blur(MultiVertex):
             for c in range(len(y)):
                 total = x[c] + x[c + 2]
                 y[c] = total * 0.25 + 0.5 * x[c + 1]
+
+
+@codelet
+class Wide(Vertex):
+    """Six elements and a variable that all live to the end of an iteration."""
+
+    x: Vector[Input[Vector[f32]]]
+    y: Vector[Output[Vector[f32]]]
+
+    def compute(self):
+        a, b, c, d, e, f = self.x[0], self.x[1], self.x[2], self.x[3], self.x[4], self.x[5]
+        t, u, v, w, z = self.y[0], self.y[1], self.y[2], self.y[3], self.y[4]
+        for i in range(len(t)):
+            total = a[i] + b[i] + c[i] + d[i] + e[i] + f[i]
+            t[i] = total * a[i]
+            u[i] = total * b[i] * c[i]
+            v[i] = total * d[i] * e[i]
+            w[i] = total * f[i]
+            z[i] = total
+
+
+@pytest.mark.parametrize(("cpu", "together"), [("znver3", 2), ("znver4", 4), ("neoverse-n1", 4)])
+def test_value_module__vectors_at_once__are_as_many_as_registers_hold(cpu, together):
+    tree = compile_codelet(Wide.codelet).tree
+    loop = next(s for s in walk(tree.body) if isinstance(s, For))
+    assert most_held(loop.body) == 7
+    with code_for(cpu_named(cpu)):
+        text = value_module(Wide.codelet, tree, sizes=Sizes.of([Size("x", 6, 512), Size("y", 5, 512)]))
+    assert f'!"llvm.loop.interleave.count", i32 {together}' in text
 
 
 @codelet
