@@ -58,19 +58,20 @@ class Blur(MultiVertex):
 class Wide(Vertex):
     """Six elements and a variable that all live to the end of an iteration."""
 
-    x: Vector[Input[Vector[f32]]]
-    y: Vector[Output[Vector[f32]]]
+    a: Input[Vector[f32]]
+    b: Input[Vector[f32]]
+    c: Input[Vector[f32]]
+    d: Input[Vector[f32]]
+    e: Input[Vector[f32]]
+    t: Output[Vector[f32]]
+    u: Output[Vector[f32]]
 
     def compute(self):
-        a, b, c, d, e, f = self.x[0], self.x[1], self.x[2], self.x[3], self.x[4], self.x[5]
-        t, u, v, w, z = self.y[0], self.y[1], self.y[2], self.y[3], self.y[4]
-        for i in range(len(t)):
-            total = a[i] + b[i] + c[i] + d[i] + e[i] + f[i]
-            t[i] = total * a[i]
-            u[i] = total * b[i] * c[i]
-            v[i] = total * d[i] * e[i]
-            w[i] = total * f[i]
-            z[i] = total
+        for i in range(len(self.t)):
+            total = self.a[i] + self.b[i] + self.c[i] + self.d[i] + self.e[i]
+            more = total * 0.5
+            self.t[i] = total * more * self.a[i]
+            self.u[i] = (self.b[i] * self.c[i] + self.d[i] * self.e[i]) * total * more
 
 
 @pytest.mark.parametrize(("cpu", "together"), [("znver3", 2), ("znver4", 4), ("neoverse-n1", 4)])
@@ -79,7 +80,7 @@ def test_value_module__vectors_at_once__are_as_many_as_registers_hold(cpu, toget
     loop = next(s for s in walk(tree.body) if isinstance(s, For))
     assert most_held(loop.body) == 7
     with code_for(cpu_named(cpu)):
-        text = value_module(Wide.codelet, tree, sizes=Sizes.of([Size("x", 6, 512), Size("y", 5, 512)]))
+        text = value_module(Wide.codelet, tree, sizes=Sizes.of([Size(name, 512) for name in "abcdetu"]))
     assert f'!"llvm.loop.interleave.count", i32 {together}' in text
 
 
