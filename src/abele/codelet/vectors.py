@@ -101,12 +101,14 @@ def most_held(body: list[Stmt]) -> int:
     """The most values that an iteration holds between two statements of ``body``: elements and variables that were
     there before, and are read after."""
     reads = [{_name(e) for e in all_expressions([s]) if isinstance(e, Element | Local)} for s in body]
-    there: set[object] = set()
+    last = {name: n for n, names in enumerate(reads) for name in names}
+    held: set[object] = set()
     most = 1
     for n, statement in enumerate(body):
-        there |= {name for name in reads[n] if isinstance(name, tuple)}
+        there = held | {name for name in reads[n] if isinstance(name, tuple)}
         there |= {statement.name} if isinstance(statement, Assign) else set()
-        most = max(most, len(there & set[object]().union(*reads[n + 1 :])))
+        held = {name for name in there if last.get(name, n) > n}
+        most = max(most, len(held))
     return most
 
 
