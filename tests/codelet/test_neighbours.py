@@ -1,4 +1,4 @@
-"""Elements that lie next to each other in a row, and those that may be read without a condition."""
+"""Neighbours in a row, and elements that may be read without a condition."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ class Inner(Vertex):
 
 @codelet
 class Unsafe(Vertex):
-    """Elements that some iterations read, and elements of a field that the loop writes."""
+    """Elements that some iterations read, and others do not."""
 
     x: Input[Vector[f32]]
     w: Input[Vector[f32]]

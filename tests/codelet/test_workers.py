@@ -1,4 +1,4 @@
-"""Workers whose rows alternate run as one loop over all rows, where that changes nothing."""
+"""One loop over all rows in place of workers whose rows alternate."""
 
 import numpy as np
 import pytest
@@ -51,7 +51,7 @@ class Halves(MultiVertex):
 
 @codelet
 class Counted(MultiVertex):
-    """A variable that counts a worker's rows."""
+    """A variable with the number of rows so far."""
 
     y: Output[Vector[i32]]
 

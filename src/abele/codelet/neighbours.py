@@ -42,11 +42,11 @@ from abele.numerics import ElementType
 
 
 @dataclass(frozen=True, eq=False)
-class Neighbours:
+class RowNeighbours:
     """Neighbours in one row.
 
     Attributes:
-        uses: Where the source reads each of them, by distance from the loop variable.
+        uses: Reads of each in the source, by distance from the loop variable.
     """
 
     uses: dict[int, list[Element]]
@@ -72,8 +72,8 @@ class Neighbours:
         return len(self.distances) - 1
 
 
-def neighbours(loop: For, registers: int) -> Iterator[Neighbours]:
-    """Neighbours that every iteration of an innermost loop reads, in rows that it does not write.
+def neighbours(loop: For, registers: int) -> Iterator[RowNeighbours]:
+    """Neighbours that every iteration of an innermost loop reads, in rows without writes.
 
     Args:
         loop: The loop.
@@ -85,7 +85,7 @@ def neighbours(loop: For, registers: int) -> Iterator[Neighbours]:
         return
     written = {s.field.name for s in loop.body if isinstance(s, StoreStmt)}
     for uses in _rows(loop, _always_read(loop)).values():
-        found = Neighbours(uses)
+        found = RowNeighbours(uses)
         # Vectors of narrower elements are shorter than a line: a game of life in bytes took three times as long.
         suits = found.one.field.name not in written and found.type.bits == 32
         if suits and 0 < found.apart <= registers:
@@ -103,7 +103,7 @@ def certain(loop: For) -> set[Element]:
     if any(isinstance(s, Leave | Return | WhileStmt) for s in walk(loop.body)):
         return set()
     always = _rows(loop, _always_read(loop))
-    ranges = {row: Neighbours(uses).distances for row, uses in always.items()}
+    ranges = {row: RowNeighbours(uses).distances for row, uses in always.items()}
     every = _rows(loop, (e for s in walk(loop.body) for part in own_expressions(s) for e in part.walk()))
     return {
         e
@@ -151,7 +151,7 @@ def _always(expression: VertexExpr) -> Iterator[VertexExpr]:
 
 
 def _distance(index: VertexExpr, variable: str) -> int | None:
-    """What an index adds to the loop variable, if that is a number."""
+    """The number that an index adds to the loop variable; None if it is anything else."""
     match index:
         case Local(name=name) if name == variable:
             return 0
@@ -176,7 +176,7 @@ class Shifted:
         slots: Stack memory for the value at each distance, from the first to the last.
     """
 
-    def __init__(self, code: Values, found: Neighbours, slots: list[Value]) -> None:
+    def __init__(self, code: Values, found: RowNeighbours, slots: list[Value]) -> None:
         self._code, self._found, self._slots = code, found, slots
 
     @property

@@ -113,7 +113,7 @@ def most_held(body: list[Stmt]) -> int:
 
 
 def _name(expression: VertexExpr) -> object:
-    """What tells one value from another: the name of a variable, a tuple for an element."""
+    """A key of equal values: the name of a variable, a tuple for an element."""
     match expression:
         case Local():
             return expression.name
