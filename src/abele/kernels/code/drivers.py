@@ -37,25 +37,40 @@ class Pointer:
 
 
 @dataclass(frozen=True)
+class UnitPlaces:
+    """Where the units of a step lie among a driver's: evenly apart on a stretch of these.
+
+    Attributes:
+        first: Begin of the stretch.
+        span: Length of the stretch.
+        offset: Shift towards the begin, in parts of ``span`` of the distance of two units: none has the end of each
+            unit where the next begins.
+    """
+
+    first: int
+    span: int
+    offset: int = 0
+
+
+@dataclass(frozen=True)
 class DriverStep:
     """A nest function, at the driver's pointer ``function``, with its arguments.
 
     Attributes:
         function: Slot of its address.
         pointers: Its arguments.
-        first: In a loop over blocks: 1 if it runs once at the start of every unit, not for every block. Side by side:
-            its first driver unit.
+        is_start: In a loop over blocks: true if it runs once at the start of every unit, not for every block.
         units: Units of the function. In a loop over blocks: of one call at the start of a unit.
-        share: Side by side: driver units that it spreads over.
+        places: Side by side: where its units lie among the driver's.
         kind: In a loop over blocks of rows: the place of its number of keys; -1 before the blocks, the number of places
             after them.
     """
 
     function: int
     pointers: tuple[Pointer, ...]
-    first: int = 0
+    is_start: bool = False
     units: int = 1
-    share: int = 1
+    places: UnitPlaces | None = None
     kind: int = 0
 
 
@@ -90,49 +105,44 @@ class Driver:
 
     Attributes:
         steps: Functions to call.
-        chunks: Its units, each a run of blocks; 0 where its steps are side by side.
-        blocks: Blocks of all units together.
+        units: Parallel units: runs of blocks; side by side, points of an axis along which the steps' units lie.
+        blocks: Blocks of all units together; 0 where its steps are side by side.
         streams: True if its functions store past the caches, and leave the fence after that to it.
         rows: Blocks of rows that its steps run in every unit; None: they run each unit as a whole.
     """
 
     steps: tuple[DriverStep, ...]
-    chunks: int = 0
+    units: int
     blocks: int = 0
     streams: bool = False
     rows: DriverRows | None = None
-
-    @property
-    def units(self) -> int:
-        """Parallel units."""
-        return self.chunks or self.steps[-1].first + self.steps[-1].share
 
 
 def driver_module(driver: Driver, name: str, *, timed: bool = False) -> ll.Module:
     """A module with the driver as its function."""
     if driver.rows is not None:
         return _rows_loop(driver, driver.rows, DriverWriter(name, timed))
-    if driver.chunks:
+    if driver.blocks:
         return _block_loop(driver, DriverWriter(name, timed))
     return _side_by_side(driver.steps, DriverWriter(name, timed))
 
 
 def _block_loop(driver: Driver, code: DriverWriter) -> ll.Module:
     """A module whose function runs, for every unit (chunk of blocks), all steps block after block."""
-    steps, chunks, blocks = driver.steps, driver.chunks, driver.blocks
+    steps = driver.steps
 
     def chunk(unit: Value) -> None:
         arrays = [code.arrays(s.pointers, unit) for s in steps]
         for number, (step, array) in enumerate(zip(steps, arrays, strict=True)):
-            if step.first:
+            if step.is_start:
                 with code.noting(number):
                     code.call(step.function, ll.Constant(I64, 0), ll.Constant(I64, step.units), array)
-        low = code.share(unit, blocks, chunks)
-        high = code.share(code.builder.add(unit, ll.Constant(I64, 1)), blocks, chunks)
+        low = code.share(unit, driver.blocks, driver.units)
+        high = code.share(code.builder.add(unit, ll.Constant(I64, 1)), driver.blocks, driver.units)
         with code.loop(low, high) as block:
             after = code.builder.add(block, ll.Constant(I64, 1))
             for number, (step, array) in enumerate(zip(steps, arrays, strict=True)):
-                if not step.first:
+                if not step.is_start:
                     with code.noting(number):
                         code.call(step.function, block, after, array)
 
@@ -194,19 +204,22 @@ def _range_of_keys(code: DriverWriter, rows: DriverRows, unit: Value, block: Val
 
 
 def _side_by_side(steps: Sequence[DriverStep], code: DriverWriter) -> ll.Module:
-    """A module whose function spreads each step over its own share of the units."""
+    """A module whose function runs those units of every step that lie on its part of the axis."""
     for number, step in enumerate(steps):
-        first, last = ll.Constant(I64, step.first), ll.Constant(I64, step.first + step.share)
-        low = code.builder.sub(code.clamp(code.begin, first, last), first)
-        high = code.builder.sub(code.clamp(code.end, first, last), first)
+        places = step.places
+        assert places is not None
+        first, last = ll.Constant(I64, places.first), ll.Constant(I64, places.first + places.span)
+        begin, end = (
+            code.share(code.builder.sub(code.clamp(point, first, last), first), step.units, places.span, places.offset)
+            for point in (code.begin, code.end)
+        )
 
-        def run(step: DriverStep = step, low: Value = low, high: Value = high, number: int = number) -> None:
+        def run(step: DriverStep = step, begin: Value = begin, end: Value = end, number: int = number) -> None:
             array = code.arrays(step.pointers, ll.Constant(I64, 0))
-            begin, end = (code.share(v, step.units, step.share) for v in (low, high))
             with code.noting(number):
                 code.call(step.function, begin, end, array)
 
-        code.when(code.builder.icmp_signed("<", low, high), run)
+        code.when(code.builder.icmp_signed("<", begin, end), run)
     return code.finish()
 
 
@@ -279,9 +292,12 @@ class DriverWriter:
         rest = builder.load(builder.gep(self._time, [ll.Constant(I64, 1)], source_etype=I64), typ=I64)
         return builder.add(builder.mul(builder.load(self._time, typ=I64), ll.Constant(I64, 10**9)), rest)
 
-    def share(self, part: Value, total: int, parts: int) -> Value:
-        """First element of ``part``, of ``parts`` equal shares of ``total``."""
-        return self.builder.udiv(self.builder.mul(part, ll.Constant(I64, total)), ll.Constant(I64, parts))
+    def share(self, part: Value, total: int, parts: int, offset: int = 0) -> Value:
+        """First element of ``part``, of ``parts`` equal shares of ``total``; ``offset`` of ``parts`` of one earlier."""
+        before = self.builder.mul(part, ll.Constant(I64, total))
+        if offset:
+            before = self.builder.add(before, ll.Constant(I64, offset))
+        return self.builder.udiv(before, ll.Constant(I64, parts))
 
     def clamp(self, value: Value, low: Value, high: Value) -> Value:
         """``value`` moved into [low, high]."""

@@ -9,6 +9,7 @@ from abele.kernels.code.build import build_driver
 from abele.kernels.code.drivers import Driver, DriverRows, DriverStep, Pointer
 from abele.kernels.plan.functions import FunctionProgram, LeafFunctions
 from abele.kernels.plan.native_plan import LeafArgument, NativePlan, PlanLeaf
+from abele.kernels.plan.share_units import AXIS, share_units
 from abele.kernels.tasks.leaves import BlockLoop, OuterLoop
 from abele.kernels.tasks.program import Space
 from abele.layout import row_major
@@ -57,10 +58,6 @@ def place(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
 def padded(size_bytes: int) -> int:
     """``size_bytes`` rounded up to whole cache lines."""
     return -(-size_bytes // ALIGNMENT) * ALIGNMENT
-
-
-SHARES = 64
-"""Units of a leaf that runs tasks side by side: fine enough for any number of threads that a host has."""
 
 
 def assemble(program: FunctionProgram) -> NativePlan:
@@ -130,13 +127,10 @@ class _Binder:
 
     def _steps(self, leaf: LeafFunctions, slots: dict[LeafArgument, int]) -> list[DriverStep]:
         """Calls of the leaf's driver; the driver's own arguments are numbered in ``slots``."""
-        first, steps = 0, []
-        total = sum(f.cost for f in leaf.functions)
+        steps = []
+        places = share_units([(f.units, f.cost) for f in leaf.functions]) if leaf.loop is None else None
         seen = leaf.loop.seen if isinstance(leaf.loop, OuterLoop) else None
         for at, function in enumerate(leaf.functions):
-            # Units of the leaf are dealt to its functions by what they cost, so that threads finish together.
-            share = max(1, min(function.units, round(SHARES * function.cost / total)))
-            where = int(function.is_start) if leaf.loop is not None else first
             # A pointer that several functions use is one argument of the driver.
             target = slots.setdefault(LeafArgument("address", function.address), len(slots))
             pointers = tuple(self._pointer(leaf.loop, s, slots) for s in function.spaces)
@@ -157,8 +151,8 @@ class _Binder:
                 for number, (row, key) in enumerate(function.integer_moves):
                     values[number] = replace(values[number], per_block=row * seen.rows, per_key=key)
             pointers += tuple(values)
-            steps.append(DriverStep(target, pointers, where, function.units, share, kind))
-            first += share
+            place = places[at] if places is not None else None
+            steps.append(DriverStep(target, pointers, function.is_start, function.units, place, kind))
         return steps
 
     def _rows(self, loop: OuterLoop, slots: dict[LeafArgument, int]) -> DriverRows | None:
@@ -197,9 +191,9 @@ class _Binder:
 
 
 def _rounds(leaf: LeafFunctions) -> tuple[int, int]:
-    """Units of a leaf that runs round after round, and its rounds; zeros where its functions are side by side."""
+    """Units of a leaf, and its rounds if it runs round after round; 0 where its functions are side by side."""
     if leaf.loop is None:
-        return 0, 0
+        return AXIS, 0
     if isinstance(leaf.loop, OuterLoop):
         return leaf.loop.points, leaf.loop.points
     return leaf.loop.chunks, leaf.loop.blocks

@@ -18,6 +18,7 @@ from abele.kernels.plan.native_plan import LeafWork
 from abele.report import HOST_FUNCTIONS, HOST_LEAVES, HostProfile, Schema, Table
 from abele.runtime.control.bytecode import NoteWord
 from abele.runtime.control.emitter import Notes, TimedInstruction
+from abele.runtime.control.leaf import Leaf
 from abele.runtime.control.virtual_machine import VirtualMachine
 
 _NUMBER = re.compile(r"(?:^|\+)#\d+ ")
@@ -196,7 +197,7 @@ def _described(timed: TimedInstruction) -> Row:
         "kind": _kind(timed),
         "calls": ", ".join(calls),
         **_source(origins),
-        "units": leaf.units if leaf is not None else 1,
+        "units": _units(leaf) if leaf is not None else 1,
         "lanes": 0,
         "product": "",
     }
@@ -212,6 +213,16 @@ def _described(timed: TimedInstruction) -> Row:
     touched = leaf.work_bytes or 0
     written = touched // 2 if _kind(timed) == "copy" else 0
     return row | _amounts(LeafWork(0, touched - written, written))
+
+
+def _units(leaf: Leaf) -> int:
+    """Units that threads share: of functions side by side those of all."""
+    if leaf.kernel is not None:
+        plan, number = leaf.kernel
+        driver = plan.leaves[number].driver
+        if driver is not None and not driver.blocks:
+            return sum(step.units for step in driver.steps)
+    return leaf.units
 
 
 def _steps(timed: TimedInstruction) -> tuple[Program, ...]:
