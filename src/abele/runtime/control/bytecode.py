@@ -79,11 +79,11 @@ class SharedWord(IntEnum):
     THREADS = 0
     CODE = 1
     CALLBACK = 2
-    YIELD = 3
-    SLEEP = 4
-    STREAMS = 5
-    ENTRY = 6
-    GUARDS = 7
+    SPINS = 3
+    """Looks at a word before a thread that waits for it sleeps."""
+    STREAMS = 4
+    ENTRY = 5
+    GUARDS = 6
     """Address of each thread's guard: see ``faults``."""
     STOP = 8
     FAULT = 9

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
+import platform
 import sys
 from dataclasses import dataclass
-from functools import cache
 from importlib import resources
 from string import Template
 
@@ -34,7 +33,13 @@ INFINITY = {"f16": (2, 0x7C00), "bf16": (2, 0x7F80), "f32": (4, 0x7F800000)}
 """Bytes of an element and bits of infinity, by type; what is greater without its sign is no number."""
 _MACHINE_SPEED = 1
 """Optimisation level of the virtual machine, written as it is to run: its own steps are few beside those of leaves."""
-_WAITING = {"SPINS_BEFORE_YIELD": 4_000, "SPINS_BEFORE_SLEEP": 24_000, "SLEEP_MICROSECONDS": 50}
+SPINS = 4_000
+"""Looks at a word before a thread sleeps. They take some 100 microseconds; to wake it takes 5 to 50."""
+_SLEEP_MICROSECONDS = 50
+_FUTEX = {"x86_64": 202, "aarch64": 98}
+_FUTEX_WAIT, _FUTEX_WAKE = 128, 129
+"""Linux' call ``futex`` by machine, and its operations within a process. Source: Linux, ``asm/unistd_64.h``,
+``asm-generic/unistd.h``, ``linux/futex.h``."""
 
 
 def can_recover() -> bool:
@@ -89,7 +94,7 @@ def primitives() -> Primitives:
 def module_text() -> str:
     """LLVM text of the control virtual machine."""
     constants = _constants()
-    parts = [_host_functions(), _text("barrier", **constants)]
+    parts = [_host_functions(), _sleep(), _text("barrier", **constants)]
     for kind in ("plain", "timed"):
         parts += [_text(kind, **constants), _text("vm", **constants, KIND=kind)]
     return "\n".join([*parts, _text(_guarded(), **_guards()), _text("zones", **_zones())])
@@ -126,6 +131,14 @@ def _compiled(name: str, **constants: int | str) -> Native:
     return compile_ir(_text(name, **constants))
 
 
+def _sleep() -> str:
+    """LLVM text of what barriers sleep by."""
+    machine = platform.machine()
+    if sys.platform == "linux" and machine in _FUTEX:
+        return _text("sleep_linux", SYS_FUTEX=_FUTEX[machine], FUTEX_WAIT=_FUTEX_WAIT, FUTEX_WAKE=_FUTEX_WAKE)
+    return _text("sleep_anywhere", SLEEP_MICROSECONDS=_SLEEP_MICROSECONDS)
+
+
 def _guarded() -> str:
     return "guarded_x86" if can_recover() else "guarded_plain"
 
@@ -146,7 +159,7 @@ def _text(name: str, **constants: int | str) -> str:
 
 
 def _constants() -> dict[str, int]:
-    names = {"WORDS": WORDS, **_WAITING}
+    names = {"WORDS": WORDS}
     enums = {
         "OP": Opcode,
         "SHARED": SharedWord,
@@ -202,11 +215,3 @@ def _internal(module: ll.Module, name: str, result: ll.Type, args: list[ll.Type]
     function = ll.Function(module, ll.FunctionType(result, args), name)
     function.linkage = "internal"
     return ll.IRBuilder(function.append_basic_block("entry"))
-
-
-@cache
-def host_waits() -> tuple[int, int]:
-    """Addresses of the C library's ``sched_yield`` and ``usleep``."""
-    library = ctypes.CDLL(None)
-    first, second = (ctypes.cast(f, ctypes.c_void_p).value or 0 for f in (library.sched_yield, library.usleep))
-    return first, second

@@ -2,7 +2,7 @@
 
 Registers hold what differs between threads: pointers to scratch memory, and how far each stream is. They are filled
 once, so that starting a program writes a few words and wakes the threads. Shared words that are written while a
-program runs (the release word, each thread's arrival, the stop request) have a cache line each: threads that spin on
+program runs (the release word, each thread's arrival, the stop request) have a cache line each: threads that look at
 one are not disturbed by writes to another.
 """
 
@@ -17,11 +17,12 @@ import numpy as np
 
 from abele.arrays import Int64
 from abele.graph import Stream
+from abele.llvm import host
 from abele.runtime.control.bytecode import SharedWord, StreamWord, Verdict
 from abele.runtime.control.emitter import Emitter, Notes, TimedInstruction
 from abele.runtime.control.faults import Fault, Guards, hear_faults, prepare_thread
 from abele.runtime.control.leaf import Leaf, Scratch, Workspace
-from abele.runtime.control.primitives import host_waits, primitives
+from abele.runtime.control.primitives import SPINS, primitives
 from abele.runtime.control.threads import Workers
 from abele.runtime.memory.host_memory import address_of, aligned_block
 
@@ -163,12 +164,11 @@ class VirtualMachine:
             )
             for number, (stream, register) in enumerate(emitter.streams.items())
         }
-        first, second = host_waits()
         words: Mapping[SharedWord, int] = {
             SharedWord.THREADS: num_threads,
             SharedWord.CALLBACK: callbacks.address,
-            SharedWord.YIELD: first,
-            SharedWord.SLEEP: second,
+            # With more threads than cores, whoever waits is in the way of those it waits for.
+            SharedWord.SPINS: SPINS if num_threads <= host.num_threads() else 0,
             SharedWord.STREAMS: address_of(self._streams),
             SharedWord.GUARDS: address_of(self._guards.pointers),
         }

@@ -1,39 +1,69 @@
 ; Barriers of the control virtual machine. Names after a dollar sign are constants of abele.runtime.bytecode.
 
-; Wait until the generation in a word is reached; gives the word. Spins first, then yields, then sleeps.
+; Wait until the generation in a word is reached; gives the word. Spins first, then sleeps until it is woken.
+;
+; It does not spin where the thread that will store the word ran on the same core when it last did: that one cannot run
+; meanwhile. Threads meet there on a busy machine, since the kernel likes to run who is woken beside who woke it.
+;
+; The word after it holds the last generation that a thread sleeps for. A sleeper raises it before it looks at the word
+; once more; whoever stores the word looks at it afterwards. Both are sequentially consistent, so that at least one sees
+; what the other did: either the sleeper goes on, or it is woken. That it may not sleep yet when it is woken does no harm:
+; the kernel lets nobody sleep on a word that is not as it was seen. Generations only grow, so nobody needs to reset it.
 define internal i64 @spin(ptr %shared, ptr %word, i64 %generation) {
 entry:
+  %most.at = getelementptr i64, ptr %shared, i64 $SHARED_SPINS
+  %free = load i64, ptr %most.at
+  %theirs.at = getelementptr i64, ptr %word, i64 2
+  %theirs = load atomic i64, ptr %theirs.at monotonic, align 8
+  %mine = call i64 @core()
+  %known = icmp ne i64 %mine, 0
+  %same = icmp eq i64 %theirs, %mine
+  %shares = and i1 %known, %same
+  %most = select i1 %shares, i64 0, i64 %free
   br label %look
 look:
-  %spins = phi i64 [0, %entry], [%more, %again]
-  %seen = load atomic i64, ptr %word acquire, align 8
+  %spins = phi i64 [0, %entry], [%more, %pausing], [%spins, %sleeping]
+  %seen = load atomic i64, ptr %word seq_cst, align 8
   %reached = lshr i64 %seen, 2
   %done = icmp eq i64 %reached, %generation
   br i1 %done, label %leave, label %wait
 wait:
-  %more = add i64 %spins, 1
-  %hot = icmp ult i64 %more, $SPINS_BEFORE_YIELD
-  br i1 %hot, label %pausing, label %patient
+  %hot = icmp ult i64 %spins, %most
+  br i1 %hot, label %pausing, label %tired
 pausing:
+  %more = add i64 %spins, 1
   call void @pause()
-  br label %again
-patient:
-  %warm = icmp ult i64 %more, $SPINS_BEFORE_SLEEP
-  br i1 %warm, label %yielding, label %sleeping
-yielding:
-  %yield.at = getelementptr i64, ptr %shared, i64 $SHARED_YIELD
-  %yield = load ptr, ptr %yield.at
-  call i32 %yield()
-  br label %again
+  br label %look
+tired:
+  %sleepers = getelementptr i64, ptr %word, i64 1
+  %before = atomicrmw umax ptr %sleepers, i64 %generation seq_cst, align 8
+  %last = load atomic i64, ptr %word seq_cst, align 8
+  %changed = icmp ne i64 %last, %seen
+  br i1 %changed, label %sleeping, label %asleep
+asleep:
+  call void @sleep_on(ptr %word, i64 %seen)
+  br label %sleeping
 sleeping:
-  %sleep.at = getelementptr i64, ptr %shared, i64 $SHARED_SLEEP
-  %sleep = load ptr, ptr %sleep.at
-  call i32 %sleep(i32 $SLEEP_MICROSECONDS)
-  br label %again
-again:
   br label %look
 leave:
   ret i64 %seen
+}
+
+; Store a word that other threads wait for, and wake those that sleep.
+define internal void @announce(ptr %word, i64 %value, i64 %generation) {
+  %core = call i64 @core()
+  %core.at = getelementptr i64, ptr %word, i64 2
+  store atomic i64 %core, ptr %core.at monotonic, align 8
+  %before = atomicrmw xchg ptr %word, i64 %value seq_cst, align 8
+  %sleepers = getelementptr i64, ptr %word, i64 1
+  %last = load atomic i64, ptr %sleepers seq_cst, align 8
+  %asleep = icmp uge i64 %last, %generation
+  br i1 %asleep, label %waking, label %done
+waking:
+  call void @wake(ptr %word)
+  br label %done
+done:
+  ret void
 }
 
 ; Wait for all threads. Thread 0 waits for the others, decides, and releases them with the verdict in the same word.
@@ -75,12 +105,12 @@ decide:
   %goes = select i1 %stops, i64 $VERDICT_STOPPED, i64 $VERDICT_DONE
   %verdict = select i1 %fails, i64 $VERDICT_FAILED, i64 %goes
   %out = or i64 %word, %verdict
-  store atomic i64 %out, ptr %release release, align 8
+  call void @announce(ptr %release, i64 %out, i64 %now)
   ret i64 %verdict
 follow:
   %mine = mul i64 %thread, 8
   %signal = getelementptr i64, ptr %arrivals, i64 %mine
-  store atomic i64 %word, ptr %signal release, align 8
+  call void @announce(ptr %signal, i64 %word, i64 %now)
   %seen = call i64 @spin(ptr %shared, ptr %release, i64 %now)
   %told = and i64 %seen, 3
   ret i64 %told
