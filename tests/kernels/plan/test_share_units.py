@@ -15,7 +15,7 @@ FUNCTIONS = st.lists(st.tuples(st.integers(1, 3000), st.integers(1, 10**9)), min
 def counts(places: UnitPlaces, units: int, threads: int) -> np.ndarray:
     """Units that each thread runs, as the bytecode cuts the axis."""
     points = -(-AXIS * np.arange(threads + 1) // threads)
-    return np.diff(units_before(places, points, units, np.int64(places.offset)))
+    return np.diff(units_before(places, points, units, np.array(places.offset)))
 
 
 def balance(functions: list[tuple[int, int]], threads: int) -> float:

@@ -81,7 +81,7 @@ def test_barriers__while_one_thread_is_late__take_no_time() -> None:
 def test_barriers__of_a_system_without_futex__sleep_for_moments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "num_threads", lambda: 1)
     machine = meeting(3, 20)
-    monkeypatch.setattr(primitives.sys, "platform", "other")
+    monkeypatch.setattr("abele.runtime.control.primitives.sys.platform", "other")
     text = primitives.module_text()
     monkeypatch.undo()
     assert "@syscall" not in text

@@ -10,8 +10,8 @@ Functions of few heavy units lie before the others, one after the other and as l
 thread that runs half of a leaf in one unit then runs nothing else. All functions lay like that before. Where a product
 was expected to take half of a leaf and took 60 %, one of two threads waited for a fifth of the leaf.
 
-Example: two functions of three units lie over the whole axis. The first of two threads runs two units of one and one of
-the other.
+Example: two functions of 33 units lie over the whole axis. The first of two threads runs 17 units of one and 16 of the
+other.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ def share_units(functions: Sequence[tuple[int, int]]) -> list[UnitPlaces]:
     total = sum(cost for _, cost in functions)
     heavy = [n for n, (units, cost) in enumerate(functions) if units < FEW_UNITS and cost > HEAVY_UNIT * units * total]
     found: dict[int, UnitPlaces] = {}
-    first, before = 0, 0
+    first, laid = 0, 0
     for number in heavy:
-        before += functions[number][1]
-        end = AXIS * before // total
+        laid += functions[number][1]
+        end = AXIS * laid // total
         found[number], first = UnitPlaces(first, end - first, (end - first) // 2), end
     offsets = (AXIS - first) * np.arange(OFFSETS) // OFFSETS
     loads = np.zeros(len(_PARTS))

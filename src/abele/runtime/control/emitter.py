@@ -386,6 +386,6 @@ def _is_small(phase: Phase) -> bool:
     # Their opcodes have no form for one thread alone.
     if any(leaf.counter or leaf.seed for leaf in phase):
         return False
-    if all(leaf.units <= 1 for leaf in phase) and len(phase) == 1:
+    if len(phase) == 1 and (phase[0].is_short or phase[0].units <= 1):
         return True
     return sum(_SOLO_WORK_BYTES if leaf.work_bytes is None else leaf.work_bytes for leaf in phase) < _SOLO_WORK_BYTES

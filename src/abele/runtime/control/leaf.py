@@ -75,6 +75,7 @@ class Leaf:
         vertices: Number of vertices that it runs; 0 for other leaves.
         kernel: The plan and the number of the leaf in it, of a leaf that host kernels are.
         steps: The steps that such a leaf carries out, wholly or in part, by the numbers that the plan has for them.
+        is_short: True if such a leaf is not worth a split.
         cuts: Units at which threads' shares begin and end, int64[threads + 1]; None for equal numbers of units.
     """
 
@@ -91,6 +92,7 @@ class Leaf:
     vertices: int = 0
     kernel: tuple[NativePlan, int] | None = field(default=None, repr=False)
     steps: Mapping[int, Program] = field(default_factory=dict, repr=False)
+    is_short: bool = False
 
     def keeping(self, item: object) -> Leaf:
         """Same leaf, which keeps one more object alive."""

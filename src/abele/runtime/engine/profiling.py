@@ -216,7 +216,9 @@ def _described(timed: TimedInstruction) -> Row:
 
 
 def _units(leaf: Leaf) -> int:
-    """Units that threads share: of functions side by side those of all."""
+    """Units that threads share: of functions side by side those of all, of a short leaf one."""
+    if leaf.is_short:
+        return 1
     if leaf.kernel is not None:
         plan, number = leaf.kernel
         driver = plan.leaves[number].driver
