@@ -17,6 +17,7 @@ one partial gradient; a task afterwards adds up the 8.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -75,8 +76,10 @@ def _layout(shape: Sequence[int], space: int, tasks: Sequence[Task], dims: Seque
     return one_point(shape, sorted(outer), sorted(order, key=lambda p: p in rows))
 
 
-MAX_CHUNKS = 8
-"""Parts in which values are reduced over the samples; also the threads that a loop over blocks can feed."""
+CHUNKS, MAX_CHUNKS = 8, 16
+"""Parts in which values are reduced over the samples, and where these are few; also the threads that can be fed."""
+FEW_PARTIALS = 1 << 12
+"""Points of all tasks for a partial value, above which these are few: it takes the time of some 16 points."""
 MAX_ROW_CHUNKS, MAX_ROW_UNITS = 16, 64
 """The same of rows, where there are more of them, and parts of rows over which nothing is summed."""
 CHUNK = "chunk"
@@ -172,7 +175,7 @@ class _LeafBuilder:
     def stage(self, samples: SampleDim, stage: TaskStage) -> tuple[LeafTasks, list[Task]]:
         """The leaf of ``stage``, and the tasks that combine its chunks afterwards."""
         blocks = -(-samples.extent // self.program.block)
-        chunks = _Chunks(self.spaces, blocks, min(blocks, MAX_CHUNKS))
+        chunks = _Chunks(self.spaces, blocks, min(blocks, self._most_chunks(samples, stage)))
         tasks, after = [], []
         for number in stage.tasks:
             task, dim = self.program.tasks[number], samples.tasks[number]
@@ -190,6 +193,12 @@ class _LeafBuilder:
             frozenset(chunks.partials),
         )
         return LeafTasks(tuple(task for task, _ in tasks), loop), after
+
+    def _most_chunks(self, samples: SampleDim, stage: TaskStage) -> int:
+        """The most chunks of a stage: more where its partial values are nothing beside its work."""
+        tasks = [(self.program.tasks[n], samples.tasks[n]) for n in stage.tasks]
+        partials = sum(math.prod(n for _, n in task.parallel) for task, dim in tasks if dim in dict(task.reduced))
+        return MAX_CHUNKS if FEW_PARTIALS * partials <= sum(task.points for task, _ in tasks) else CHUNKS
 
     def _with_copies(self, samples: SampleDim, tasks: Sequence[tuple[Task, str]]) -> list[tuple[Task, str]]:
         """``tasks`` reading copies by blocks of spaces that one reads again and that are not so yet."""
