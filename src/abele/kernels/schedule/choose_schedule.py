@@ -43,6 +43,11 @@ FACTORS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 20, 24)
 there are accumulators."""
 MIN_UNITS = 32
 """Units wanted of a nest, so that threads share it evenly."""
+THREADS, EVENLY = (2, 4, 8, 16), 0.9
+"""Numbers of threads among which more units are wanted where so many are not shared evenly, and mean load over largest
+that is even."""
+MIN_UNIT_POINTS = 1 << 15
+"""Points of a unit that is still worth to be cut for that: a unit costs some ten nanoseconds, these 300 at least."""
 FINALISTS = 12
 """Tiles of which the memory traffic is estimated, too."""
 LINE_COST = 0.3
@@ -534,13 +539,20 @@ class _CostModel:
 def _with_units(nest: LoopNest, schedule: NestSchedule) -> NestSchedule:
     """``schedule`` with the outermost loops as units, as many as give threads enough to share."""
     order = sorted(schedule.order, key=lambda d: not _is_separate(nest, d))
-    units, count = 1, 0
+    units, count, points = 1, 0, math.prod(nest.extents.values())
     for dim in order:
-        if units >= MIN_UNITS or not _is_separate(nest, dim):
+        more = units * -(-nest.extents[dim] // schedule.step(dim))
+        enough = units >= MIN_UNITS and (_is_even(units) or points < MIN_UNIT_POINTS * more)
+        if enough or not _is_separate(nest, dim):
             break
-        units *= -(-nest.extents[dim] // schedule.step(dim))
+        units = more
         count += 1
     return replace(schedule, order=tuple(order), num_unit_dims=count)
+
+
+def _is_even(units: int) -> bool:
+    """True if any of several numbers of threads share so many units evenly."""
+    return all(units >= EVENLY * threads * -(-units // threads) for threads in THREADS)
 
 
 def _is_separate(nest: LoopNest, dim: str) -> bool:
