@@ -143,3 +143,22 @@ def test_panel__of_short_blocks_on_the_same_places__is_packed_where_they_are_too
     schedule = NestSchedule(("p", "m", "n"), 1, ("c", "d"), "n", 8, (("m", 6), ("p", 2)))
     panel = find_panel(nest, schedule, cpu)
     assert (panel is not None and panel.fetch.access == right) == packs
+
+
+def units_of(groups: int, rows: int, columns: int, depth: int) -> int:
+    """Units of so many products by themselves."""
+    dims = {"g": groups, "i": rows, "j": columns, "k": depth}
+    value = load(0, "g", "i", "k") * load(1, "g", "j", "k")
+    shapes = ((groups, rows, depth), (groups, columns, depth), (groups, rows, columns))
+    kernel = HostKernel(shapes, (f32,) * 3, 2, 1, (nest(dims, store(2, ("g", "i", "j"), value, "add")),))
+    buffers = [Buffer(n, shape, f32, True, f"b{n}") for n, shape in enumerate(shapes)]
+    calls = [BoundKernel(kernel, tuple(map(bind, buffers)), "products")]
+    function = form_after("choose_schedules", buffers, calls, HostTarget(16)).leaves[0].functions[0]
+    assert isinstance(function.schedule, NestSchedule)
+    return function.units
+
+
+def test_units__that_threads_do_not_share_evenly__are_cut_again() -> None:
+    assert units_of(33, 64, 64, 1024) > 128
+    assert units_of(32, 64, 64, 1024) == 32
+    assert units_of(33, 64, 64, 16) == 33

@@ -38,7 +38,7 @@ class Pointer:
 
 @dataclass(frozen=True)
 class UnitPlaces:
-    """Where the units of a step lie among a driver's: evenly apart on a stretch of these.
+    """Places of a step's units among a driver's: evenly apart on a stretch of these.
 
     Attributes:
         first: Begin of the stretch.
@@ -204,7 +204,7 @@ def _range_of_keys(code: DriverWriter, rows: DriverRows, unit: Value, block: Val
 
 
 def _side_by_side(steps: Sequence[DriverStep], code: DriverWriter) -> ll.Module:
-    """A module whose function runs those units of every step that lie on its part of the axis."""
+    """A module whose function runs the units of every step on its part of the axis."""
     for number, step in enumerate(steps):
         places = step.places
         assert places is not None

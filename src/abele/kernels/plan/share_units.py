@@ -36,7 +36,7 @@ OFFSETS = 16
 _POINTS = np.concatenate([np.arange(n + 1) * AXIS // n for n in THREADS])
 _BEGINS = np.flatnonzero(_POINTS < AXIS)
 _PARTS = np.repeat(THREADS, THREADS)
-"""Where the parts of so many threads meet; at which of these points a part begins; and which number of parts it is of."""
+"""Points where the parts of so many threads meet, those at which one begins, and for how many threads it is one."""
 
 
 def share_units(functions: Sequence[tuple[int, int]]) -> list[UnitPlaces]:
@@ -63,5 +63,5 @@ def share_units(functions: Sequence[tuple[int, int]]) -> list[UnitPlaces]:
 
 
 def units_before(places: UnitPlaces, points: Int64, units: int, offsets: Int64) -> Int64:
-    """How many of so many units lie before points of the axis."""
+    """Number of units that lie before points of the axis."""
     return (np.clip(points - places.first, 0, places.span) * units + offsets) // places.span

@@ -44,8 +44,7 @@ there are accumulators."""
 MIN_UNITS = 32
 """Units wanted of a nest, so that threads share it evenly."""
 THREADS, EVENLY = (2, 4, 8, 16), 0.9
-"""Numbers of threads among which more units are wanted where so many are not shared evenly, and mean load over largest
-that is even."""
+"""Numbers of threads that should share units evenly, and the mean load over the largest from which on they do."""
 MIN_UNIT_POINTS = 1 << 15
 """Points of a unit that is still worth to be cut for that: a unit costs some ten nanoseconds, these 300 at least."""
 FINALISTS = 12

@@ -1,0 +1,29 @@
+"""Barriers between leaves: only where threads have to see what others wrote."""
+
+from __future__ import annotations
+
+from abele.runtime.control.bytecode import Opcode
+from abele.runtime.control.emitter import Emitter
+from abele.runtime.control.leaf import Leaf
+
+
+def opcodes(*short: bool) -> list[Opcode]:
+    """Instructions of leaves, one after the other, of which some are short."""
+    emitter = Emitter()
+    emitter.phases(tuple((Leaf(f"leaf{n}", 1, 5040, (), is_short=is_short),) for n, is_short in enumerate(short)))
+    emitter.fence()
+    return [Opcode(row[0]) for row in emitter.assembler.finish()]
+
+
+def test_phases__of_short_leaves__run_on_one_thread_without_barriers() -> None:
+    assert opcodes(True, True, True) == [Opcode.SOLO] * 3 + [Opcode.BARRIER]
+
+
+def test_phases__of_long_leaves__have_a_barrier_after_each() -> None:
+    assert opcodes(False, False) == [Opcode.CALL, Opcode.BARRIER] * 2
+
+
+def test_phases__of_short_leaves_between_long_ones__have_barriers_around_them() -> None:
+    assert opcodes(False, True, True, False) == [
+        Opcode.CALL, Opcode.BARRIER, Opcode.SOLO, Opcode.SOLO, Opcode.BARRIER, Opcode.CALL, Opcode.BARRIER
+    ]  # fmt: skip
