@@ -129,6 +129,12 @@ def mean_rate(profile: HostProfile) -> float:
     return sum(p.share * min(1.0, p.machine) for p in parts) / max(sum(p.share for p in parts), 1e-12)
 
 
+def slow_share(profile: HostProfile, machine: float = SLOW) -> float:
+    """Part of a step's time in parts that reach less than ``machine`` of the machine's rate."""
+    parts = measured_parts(profile)
+    return sum(p.share for p in parts if p.machine < machine) / max(sum(p.share for p in parts), 1e-12)
+
+
 def _parts(profile: HostProfile) -> Iterator[tuple[dict[str, Any], int]]:
     """Functions of leaves that call several, and leaves by themselves, with the executions of the leaf."""
     for number, leaf in enumerate(profile.leaves.rows()):

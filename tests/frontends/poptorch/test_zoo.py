@@ -1,8 +1,10 @@
 """The model zoo of the benchmarks: nothing in it is slow on every machine, and each network runs at a machine's rate.
 
-What is slow on any machine is found without timing. Of times, slow tests ask little: that the mean over a training
-step's time is a quarter of the machine's rate or more. It was 0.6 or more where it was measured, with AVX-512 and with
-AVX2. Single leaves swing more, and differ from CPU to CPU: ``benchmarks/zoo.py`` lists those below a third.
+What is slow on any machine is found without timing. Of times, slow tests ask that the mean over a training step's time
+is two fifths of the machine's rate or more, and that leaves below a quarter take no more than a third of the time. Where
+it was measured, with code for AVX-512 and for Zen 3, means were 0.54 or more, and leaves below a quarter took 22 % at
+most. Leaves below a third took up to half (two products of four rows in ``ffn-first``), so a third is not asked for;
+``benchmarks/zoo.py`` lists them.
 """
 
 import os
@@ -19,7 +21,16 @@ torch = pytest.importorskip("torch")
 BENCHMARKS = str(Path(__file__).parents[3] / "benchmarks")
 # Not for longer than it takes: the benchmarks have modules of the names of test folders.
 sys.path.append(BENCHMARKS)
-from zoo import NOTABLE_BYTES, Offender, mean_rate, measured_parts, profile_of, static_offenders, timed_offenders
+from zoo import (
+    NOTABLE_BYTES,
+    Offender,
+    mean_rate,
+    measured_parts,
+    profile_of,
+    slow_share,
+    static_offenders,
+    timed_offenders,
+)
 from zoo_networks import ZOO
 
 sys.path.remove(BENCHMARKS)
@@ -35,8 +46,10 @@ KNOWN = {
     r"embedding/(slice|grad/update)": "indexed loads and updates cannot be said in nests: they run their vertices",
 }
 """Names of leaves that run far below the machine's rate, and why they still do."""
-LEAST_RATE = 0.25
-"""Mean rate of a training step, of the machine's: less than half of any measured, far more than scalar code has."""
+LEAST_RATE = 0.4
+"""Mean rate of a training step, of the machine's: three quarters of the least measured."""
+SLOW, MOST_SLOW = 0.25, 1 / 3
+"""A slow leaf's rate, of the machine's, and the most of a step's time that slow leaves may take together."""
 LESSER = ("haswell", "znver3")
 """CPUs for which code is made in a process of its own, where this one runs it."""
 TRIES = 4
@@ -74,32 +87,39 @@ def test_zoo__every_network__has_no_leaf_known_to_be_slow(name: str, mode: str) 
     check(name, mode)
 
 
-def best_rate(name: str) -> float:
-    """The best mean rate of a training step, held against what the machine does in the same minute."""
-    best = 0.0
+def rates_of(name: str) -> tuple[float, float]:
+    """Mean rate of a training step and share of its slow leaves, held against what the machine does in that minute.
+
+    Another process may slow some measurements down: the first that is good enough counts, or else the best.
+    """
+    found = []
     for _ in range(TRIES):
         profile = profile_of(NETWORKS[name], "training", scale=4)
-        rates = asdict(measure_rates())
-        best = max(best, mean_rate(replace(profile, facts={**profile.facts, "rates": rates})))
-        if best >= LEAST_RATE:
+        profile = replace(profile, facts={**profile.facts, "rates": asdict(measure_rates())})
+        found.append((mean_rate(profile), slow_share(profile, SLOW)))
+        if is_good(*found[-1]):
             break
-    return best
+    return max(found, key=lambda rates: (is_good(*rates), rates[0]))
+
+
+def is_good(mean: float, slow: float) -> bool:
+    return mean >= LEAST_RATE and slow <= MOST_SLOW
 
 
 def check_times(names: Sequence[str]) -> None:
-    slow = {name: rate for name in names if (rate := best_rate(name)) < LEAST_RATE}
-    assert slow == {}
+    rates = {name: rates_of(name) for name in names}
+    assert {name: found for name, found in rates.items() if not is_good(*found)} == {}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sweeps.sampled(list(NETWORKS), 4))
-def test_zoo__training_by_the_processor_s_time__runs_at_a_quarter_of_the_machine_or_more(name: str) -> None:
+def test_zoo__training_by_the_processor_s_time__keeps_near_the_machine_s_rate(name: str) -> None:
     check_times([name])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cpu", LESSER)
-def test_zoo__in_code_for_a_lesser_cpu__runs_at_a_quarter_of_the_machine_or_more(cpu: str) -> None:
+def test_zoo__in_code_for_a_lesser_cpu__keeps_near_the_machine_s_rate(cpu: str) -> None:
     if not {"avx2", "fma"} <= host_cpu().features:
         pytest.skip(f"this CPU has no AVX2, so it does not run code for a {cpu}")
     names = [str(name) for name in sweeps.sampled(list(NETWORKS), 1)]
@@ -142,6 +162,8 @@ def test_timed_offenders__far_below_the_machine_for_a_notable_time__are_found() 
     (found,) = timed_offenders(ZOO[0], "training", profile)
     assert (found.name, found.why, round(found.share, 2), found.machine) == ("slow", "slow", 0.5, 0.2)
     assert mean_rate(profile) == pytest.approx((0.9 + 0.2 + 0.01 * 0.1) / 2.01)
+    assert slow_share(profile) == pytest.approx(1.01 / 2.01)
+    assert slow_share(profile, 0.15) == pytest.approx(0.01 / 2.01)
 
 
 def test_mean_rate__of_leaves_quicker_than_memory__counts_each_as_the_machine_at_most() -> None:

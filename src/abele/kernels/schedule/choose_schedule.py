@@ -44,7 +44,7 @@ there are accumulators."""
 MIN_UNITS = 32
 """Units wanted of a nest, so that threads share it evenly."""
 THREADS, EVENLY = (2, 4, 8, 16), 0.9
-"""Numbers of threads that should share units evenly, and the mean load over the largest from which on they do."""
+"""Numbers of threads that should share units evenly, and what is even: a mean load of so much of the largest."""
 MIN_UNIT_POINTS = 1 << 15
 """Points of a unit that is still worth to be cut for that: a unit costs some ten nanoseconds, these 300 at least."""
 FINALISTS = 12
