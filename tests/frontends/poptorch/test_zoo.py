@@ -1,10 +1,10 @@
 """The model zoo of the benchmarks: nothing in it is slow on every machine, and each network runs at a machine's rate.
 
 What is slow on any machine is found without timing. Of times, slow tests ask that the mean over a training step's time
-is two fifths of the machine's rate or more, and that leaves below a quarter take no more than a third of the time. Where
-it was measured, with code for AVX-512 and for Zen 3, means were 0.54 or more, and leaves below a quarter took 22 % at
-most. Leaves below a third took up to half (two products of four rows in ``ffn-first``), so a third is not asked for;
-``benchmarks/zoo.py`` lists them.
+is two fifths of the machine's rate or more, and that leaves below a quarter take no more than a third of the time. With
+code for AVX-512, Zen 3 and Haswell means were 0.54 or more, and leaves below a quarter took 22 % at most. Leaves below
+a third took up to half (two products of four rows in ``ffn-first``), so a third is not asked for; ``benchmarks/zoo.py``
+lists them.
 """
 
 import os
