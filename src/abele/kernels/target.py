@@ -6,6 +6,13 @@ from dataclasses import dataclass
 
 from abele.kernels.routines.costs import ProductCosts, product_costs
 from abele.llvm.host import cache_bytes, host_cpu, last_cache_bytes, near_cache_ways
+from abele.numerics import ElementType
+
+LINE_BYTES = 64
+"""Bytes of a cache line."""
+LONG_ROW = 16
+"""Lines from which on a row has an odd number of them: one more line is little, and rows an even number of lines apart
+share a part of the places of a cache. Of rows 4 KiB apart all begin at the same place of a usual first-level cache."""
 
 
 @dataclass(frozen=True)
@@ -49,3 +56,12 @@ def host_target() -> HostTarget:
     caches = (last_cache_bytes(), ways, near // ways, own)
     products = product_costs(lanes, registers, pairs=cpu.multiplies_bf16_pairs)
     return HostTarget(lanes, registers, products, *caches)
+
+
+def row_length(elements: int, dtype: ElementType) -> int:
+    """Elements between rows of ``elements``: long ones an odd number of lines apart, whatever they are read with.
+
+    Rows of 1,024 elements of f32 begin 1,040 elements apart.
+    """
+    lines, rest = divmod(elements * dtype.bytes, LINE_BYTES)
+    return elements if rest or lines % 2 or lines < LONG_ROW else elements + LINE_BYTES // dtype.bytes

@@ -7,7 +7,8 @@ import pytest
 
 from abele.graph import Graph
 from abele.numerics import f16, f32
-from abele.poplibs.popnn.recurrent.host_loop import HostUnits, clone_in_panels, row_length
+from abele.kernels.target import row_length
+from abele.poplibs.popnn.recurrent.host_loop import HostUnits, clone_in_panels
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ from abele.kernels.tasks.program import (
     Ref,
     RowDims,
     SampleDim,
+    Space,
     SpaceTable,
     Task,
     TaskGroup,
@@ -54,17 +55,18 @@ def point_layouts(program: TaskProgram, group: TaskGroup) -> dict[int, SpaceLayo
     """Layouts of the spaces that only ``group`` touches."""
     tasks = [program.tasks[n] for n in group.tasks]
     own = own_spaces(program, group.tasks)
-    return {space: _layout(program.spaces[space].shape, space, tasks, group.dims) for space in sorted(own)}
+    return {space: _layout(program.spaces[space], tasks, group.dims) for space in sorted(own)}
 
 
-def _layout(shape: Sequence[int], space: int, tasks: Sequence[Task], dims: Sequence[tuple[str, ...]]) -> SpaceLayout:
+def _layout(space: Space, tasks: Sequence[Task], dims: Sequence[tuple[str, ...]]) -> SpaceLayout:
+    shape = space.shape
     outer: set[int] = set()
     rows: set[int] = set()
     order: list[int] = []
     for task, shared in zip(tasks, dims, strict=True):
         reduced = dict(task.reduced) if not batch_dims(task) else {}
         for access in accesses(task):
-            if access.space != space:
+            if access.space != space.number:
                 continue
             names = [plain(a) or "" for a in access.index]
             outer |= {p for p, name in enumerate(names) if name in shared}
@@ -73,7 +75,7 @@ def _layout(shape: Sequence[int], space: int, tasks: Sequence[Task], dims: Seque
             if not order and all(name in loops for name in names):
                 order = sorted(range(len(shape)), key=lambda p: loops.index(names[p]))
     order = order or list(range(len(shape)))
-    return one_point(shape, sorted(outer), sorted(order, key=lambda p: p in rows))
+    return one_point(shape, sorted(outer), sorted(order, key=lambda p: p in rows), space.type)
 
 
 CHUNKS, MAX_CHUNKS = 8, 16

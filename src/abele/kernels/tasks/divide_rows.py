@@ -72,7 +72,7 @@ class DividedSpaces:
             inner = [place for place, stride in enumerate(layout.strides) if stride]
             outer = [place for place, stride in enumerate(layout.strides) if not stride]
             order = sorted(inner, key=lambda place: -layout.strides[place])
-            self.layouts[made.number] = one_point(shape, outer, order)
+            self.layouts[made.number] = one_point(shape, outer, order, space.type)
             found[number] = SpacePart(made.number, tuple(starts))
         return found
 
@@ -117,9 +117,10 @@ class CarriedSums:
         self.task = task
         shape = tuple(extent for _, extent in task.parallel)
         places = [n for n, (dim, _) in enumerate(task.parallel) if dim in outer]
-        self.spaces = [spaces.table.add(shape, r.type, f"{task.name}.sums").number for r in task.reductions]
-        for number in self.spaces:
-            spaces.layouts[number] = one_point(shape, places, range(len(shape)))
+        made = [spaces.table.add(shape, r.type, f"{task.name}.sums") for r in task.reductions]
+        for space in made:
+            spaces.layouts[space.number] = one_point(shape, places, range(len(shape)), space.type)
+        self.spaces = [space.number for space in made]
 
     def parts(self, part: Task, offsets: Mapping[str, int], *, first: bool, last: bool) -> list[Task]:
         """``part`` adding its terms, at ``offsets`` of parallel dims, and the tasks before and after it."""

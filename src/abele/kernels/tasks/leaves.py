@@ -172,7 +172,7 @@ class LeafProgram:
         if layout.elements is not None:
             return space.type.bytes * layout.elements
         if layout.is_one_point:
-            return space.type.bytes * math.prod(n for n, step in zip(space.shape, layout.strides, strict=True) if step)
+            return space.type.bytes * max(n * step for n, step in zip(space.shape, layout.strides, strict=True))
         if self.samples is None:
             return space.bytes
         blocks = 1 if layout.is_per_thread else -(-self.samples.extent // self.block)

@@ -16,6 +16,7 @@ from operator import mul
 from abele.graph import Copy, HostLoop, HostOrder, Tensor, Variable, concat
 from abele.graph.program import Sequence
 from abele.kernels.nest import ir
+from abele.kernels.target import row_length
 from abele.numerics import ElementType
 from abele.poplibs.popnn.recurrent.layout import Units
 from abele.poplibs.popnn.recurrent.loop import SequenceLoop
@@ -24,11 +25,6 @@ from abele.poplibs.popops.expr import Expr
 from abele.poplibs.popops.expressions.fused import fuse
 from abele.poplibs.popops.expressions.host_kernel import elementwise_kernel
 
-LINE_BYTES = 64
-"""Bytes of a cache line."""
-LONG_ROW = 16
-"""Lines from which on a row has an odd number of them: one more line is little, and rows an even number of lines apart
-share a part of the places of a cache. Of rows 4 KiB apart all begin at the same place of a usual first-level cache."""
 PANEL = 32
 """Columns of a panel of weights: two vectors of 512 bits of f32, as a register tile has them, or four of 256."""
 NARROW_PANEL = 16
@@ -126,15 +122,6 @@ class RowOrder:
 
 class NotSteppedError(Exception):
     """Steps of a sequence do not lie so that a view can move from one to the next: hosts run the layer's vertices."""
-
-
-def row_length(elements: int, dtype: ElementType) -> int:
-    """Elements between rows of ``elements``: long ones an odd number of lines apart, whatever they are read with.
-
-    Rows of 1,024 elements of f32 begin 1,040 elements apart.
-    """
-    lines, rest = divmod(elements * dtype.bytes, LINE_BYTES)
-    return elements if rest or lines % 2 or lines < LONG_ROW else elements + LINE_BYTES // dtype.bytes
 
 
 def clone_in_panels(weights: Tensor, name: str) -> Tensor:
