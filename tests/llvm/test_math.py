@@ -70,6 +70,16 @@ def test_function__edges__as_ieee754_says(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["sin", "cos"])
+def test_circular_function__beside_quarters_of_a_turn__within_stated_ulps(name: str) -> None:
+    quarters = (np.arange(1, 5300) * (np.pi / 2)).astype(np.float32)
+    x = (quarters.view(np.int32)[:, None] + np.arange(-3, 4, dtype=np.int32)).view(np.float32).ravel()
+    x = x[: x.size // 16 * 16]
+    limit = LIMIT[name] + (0.0 if host_cpu().fuses else WITHOUT_FUSED)
+    got, want = elementwise(getattr(functions, name), "float32", x), REFERENCE[name](x.astype(np.float64))
+    assert worst_ulps(got, want) <= limit
+
+
+@pytest.mark.parametrize("name", ["sin", "cos"])
 def test_circular_function__beyond_its_range__stays_within_one(name: str) -> None:
     x = np.geomspace(2.0**30, 3e38, 4096, dtype=np.float32)
     assert np.abs(elementwise(getattr(functions, name), "float32", x)).max() <= 1

@@ -5,8 +5,8 @@ tanh, sigmoid, erf, expm1; one more where the CPU fuses no multiply-add) whereve
 exact. Infinities, NaNs and signs of zero come out as IEEE 754 has them.
 
 Method: range reduction, then polynomials that are our own minimax fits (weighted least squares, iterated), in f32; pow
-is computed in f64. sin, cos and remainder branch where a lane needs another method: an angle of 2^30 or more, a
-quotient of 2^22 or more.
+is computed in f64. sin, cos and remainder branch where a lane needs another method: an angle of 2^13, or of 2^30, or
+more, a quotient of 2^22 or more.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from abele.llvm.emit import (
 from abele.llvm.host import host_cpu
 
 Builder: TypeAlias = ll.IRBuilder
+Quarters: TypeAlias = tuple[Value, Value]
+"""An angle within ±π/4, and the quarters of a turn that were taken off."""
 
 _LOG2_E = 1.4426950408889634
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440054690583e-4
@@ -60,10 +62,16 @@ _ERFC_LIMIT = 3.95
 """erf rounds to 1 from here on."""
 _SIN = (-1 / 6, 0.00833332918, -0.000198392729, 2.71774595e-06)
 _COS = (-0.5, 0.0416666666, -0.00138888833, 2.47994168e-05, -2.72022032e-07)
+_HALF_PI_F32 = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)
+"""π/2 in three parts of f32, for multiply-adds that are rounded once."""
+_NEAR_LIMIT = 2.0**13
+"""Angles whose remainder these give: the first difference is exact, and the third part is below half of the smallest
+remainder of such an angle, which is 2^-33 at least."""
 _HALF_PI = (math.pi / 2, 6.123233995736766e-17)
-"""π/2 in two parts, for multiply-adds that are rounded once."""
+"""The same in two parts of f64."""
 _HALF_PI_SHORT = (3294198 * 2.0**-21, 5522477 * 2.0**-44, 5.390302858158119e-15)
-"""The same in three, of which two have 22 and 23 bits: products with whole numbers below 2^30 are exact in f64."""
+"""The same where a multiply-add is rounded twice, in three parts of which two have 22 and 23 bits: products with whole
+numbers below 2^30 are exact in f64."""
 _SIN_LIMIT = 2.0**30
 _TWO_OVER_PI_BITS = 0xA2F9836E4E441529FC2757D1F534DDC0DB6295993C439041FE5163ABDEBBC561B7246E3A424DD2E006492EEA09D1921C
 """2/π times 2^384. Source: its definition, with digits of π by Machin's formula."""
@@ -241,22 +249,40 @@ def _is_odd(b: Builder, quadrant: Value) -> Value:
 def _within_an_eighth(b: Builder, x: Value) -> tuple[Value, Value, Value]:
     """Sine and cosine of the remainder of |x| after whole quarters of a turn, within ±π/4, and their number."""
     size = intrinsic(b, "llvm.fabs", x)
-    usual = b.fcmp_ordered("<", size, constant(x.type, _SIN_LIMIT))
-    # In f64, π/2 in two parts is enough up to the limit, or in three where products are rounded.
-    wide = b.fpext(b.select(usual, size, constant(x.type, 0.0)), like(x, F64))
-    turns = intrinsic(b, "llvm.rint", b.fmul(wide, constant(wide.type, 2 / math.pi)))
-    angle = wide
-    for part in _HALF_PI if host_cpu().fuses else _HALF_PI_SHORT:
-        angle = multiply_add(b, turns, constant(wide.type, -part), angle)
-    near = b.fptrunc(angle, x.type), b.fptosi(turns, like(x, I32))
-    r, quadrant = corrected(b, b.not_(usual), near, lambda: _reduced(b, size))
+    r, quadrant = _near(b, size) if host_cpu().fuses else _reduced(b, size)
     square = b.fmul(r, r)
     sine = multiply_add(b, b.fmul(square, r), polynomial(b, square, _SIN), r)
     cosine = multiply_add(b, square, polynomial(b, square, _COS), constant(x.type, 1.0))
     return sine, cosine, quadrant
 
 
-def _reduced(b: Builder, x: Value) -> tuple[Value, Value]:
+def _near(b: Builder, x: Value) -> Quarters:
+    """Angle x ≥ 0 without whole quarters of a turn, and their number: in f32 while that is exact."""
+    usual = b.fcmp_ordered("<", x, constant(x.type, _NEAR_LIMIT))
+    near = _without_quarters(b, b.select(usual, x, constant(x.type, 0.0)), _HALF_PI_F32)
+    r, quadrant = corrected(b, b.not_(usual), near, lambda: _reduced(b, x))
+    return r, quadrant
+
+
+def _reduced(b: Builder, x: Value) -> Quarters:
+    """The same in f64."""
+    usual = b.fcmp_ordered("<", x, constant(x.type, _SIN_LIMIT))
+    wide = b.fpext(b.select(usual, x, constant(x.type, 0.0)), like(x, F64))
+    angle, number = _without_quarters(b, wide, _HALF_PI if host_cpu().fuses else _HALF_PI_SHORT)
+    r, quadrant = corrected(b, b.not_(usual), (b.fptrunc(angle, x.type), number), lambda: _far(b, x))
+    return r, quadrant
+
+
+def _without_quarters(b: Builder, x: Value, parts: tuple[float, ...]) -> Quarters:
+    """The same in the type of x, with π/2 as the sum of ``parts``."""
+    turns = intrinsic(b, "llvm.rint", b.fmul(x, constant(x.type, 2 / math.pi)))
+    angle = x
+    for part in parts:
+        angle = multiply_add(b, turns, constant(x.type, -part), angle)
+    return angle, b.fptosi(turns, like(x, I32))
+
+
+def _far(b: Builder, x: Value) -> Quarters:
     """Angle x ≥ 0 without whole quarters of a turn, and their number modulo 4; NaN of values that are not finite.
 
     By Payne and Hanek: parts of 2/π give exact products, of which whole turns are taken off one by one, exactly too.
