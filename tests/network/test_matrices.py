@@ -12,7 +12,7 @@ import pytest
 from abele.expr.derivative import arg
 from abele.network import NetworkBuilder, Value, differentiate, evaluate, parse, verify
 from abele.network.ops import build, matrices
-from abele.session import Schedule, Session
+from abele.session import Schedule, Session, Settings
 
 Array = np.ndarray[Any, Any]
 Make = Callable[[NetworkBuilder, Value], Sequence[Value]]
@@ -259,3 +259,17 @@ def test_derivative__of_a_weighted_sum_of_results__equals_differences(name: str)
     step = 1e-6
     above, below = (float(evaluate(captured, {x: at + sign * step * direction})[net.loss]) for sign in (1, -1))
     np.testing.assert_allclose(slope, (above - below) / (2 * step), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(2, 9, 9), (1, 7, 18)])
+def test_factors_by_columns__on_tiles_and_as_the_host_runs_them__are_the_same(shape: tuple[int, ...]) -> None:
+    a = general(*shape)
+
+    def factors(mode: str) -> list[Array]:
+        net = NetworkBuilder()
+        x = net.input(a.shape, "f32", "x")
+        net.outputs += [*matrices.lu(net, x), *matrices.qr(net, x)]
+        return [np.asarray(v) for v in Session.of(net.finish(), Schedule(), settings=Settings(mode=mode))(a)]
+
+    for on_host, on_tiles in zip(factors("native"), factors("tiles"), strict=True):
+        np.testing.assert_allclose(on_host, on_tiles, atol=2e-5)

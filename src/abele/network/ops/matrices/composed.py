@@ -15,7 +15,8 @@ import numpy as np
 
 from abele.expr import Expr, select
 from abele.expr.derivative import arg
-from abele.graph import Tensor
+from abele.graph import Graph, LibraryCall, Tensor
+from abele.graph import Sequence as Steps
 from abele.network.ir import BlockBuilder, NetworkBuilder, NetworkOp, OpBlock, Value
 from abele.network.ops.elementwise import map_
 from abele.network.ops.linear import matmul
@@ -45,14 +46,28 @@ class Composed(LazyReader):
         """Append what computes ``op`` of ``inputs``; returns its results."""
         raise NotImplementedError
 
+    def host_body(self, graph: Graph, given: Sequence[Tensor], results: Sequence[Tensor], name: str) -> Steps | None:
+        """Steps that a host runs in place of these ops; None where the ops are as good."""
+        return None
+
     def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor, ...]:
-        """The ops, as if they stood here."""
+        """The ops, as if they stood here: as the body of a call where a host has other steps."""
         net = NetworkBuilder()
         with net.at(op.debug):
             parameters = [net.input(v.shape, v.dtype, v.name) for v in op.inputs]
             results = self.compose(net, op, *parameters)
         block = OpBlock(tuple(parameters), tuple(net.ops), tuple(results))
-        return tuple(to.block(block, op.inputs, leaving=op.outputs))
+        given, body = [to[v] for v in op.inputs], Steps()
+        with to.into(body):
+            made = tuple(to.block(block, op.inputs, leaving=op.outputs))
+        host_body = self.host_body(to.graph, given, made, op.kind)
+        if host_body is None:
+            to.prog.add(body)
+            return made
+        debug = to.graph.origin(op.kind)
+        call = LibraryCall(f"network.{op.kind}", tuple(given), made, body, None, 0, debug, host_body=host_body)
+        to.prog.add(call)
+        return made
 
 
 def check_matrices(value: Value, *, square: bool = False) -> None:

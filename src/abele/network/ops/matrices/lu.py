@@ -17,6 +17,8 @@ import numpy as np
 from abele.arrays import Array
 from abele.expr import apply, select
 from abele.expr.derivative import arg
+from abele.graph import Graph, Tensor
+from abele.graph import Sequence as Steps
 from abele.network.ir import BlockBuilder, NetworkOp, Value
 from abele.network.ops.control import loop
 from abele.network.ops.elementwise import map_
@@ -38,6 +40,7 @@ from abele.network.ops.rows import read_row, write_row
 from abele.network.ops.views import concat, permute, reshape, slice_, transpose
 from abele.network.registry import Gradients, Types, only, require, rule
 from abele.numerics import f32, i32
+from abele.poplibs.poplin.linalg.host import host_lu
 
 
 def lu(net: BlockBuilder, a: Value) -> tuple[Value, Value, Value]:
@@ -121,6 +124,10 @@ class LuRule(Composed):
         work, places, swaps = loop(net, min(m, n), [columns, places, swaps], step)
         ordered = matmul(net, one_hot(net, places, m), permute(net, work, (1, 2, 0)))
         return [ordered, places, permute(net, swaps, (1, 0))]
+
+    def host_body(self, graph: Graph, given: Sequence[Tensor], results: Sequence[Tensor], name: str) -> Steps:
+        """The same by rows, of which each step goes on with what is left."""
+        return host_lu(graph, *given, *results, name)
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """Of P·A = L·U, with G the gradient of both factors: Pᵀ·L⁻ᵀ·(strict lower of Lᵀ·G_L + upper of G_U·Uᵀ)·U⁻ᵀ.

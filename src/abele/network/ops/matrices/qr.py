@@ -9,6 +9,8 @@ import numpy as np
 from abele.arrays import Array
 from abele.expr import apply, select
 from abele.expr.derivative import arg
+from abele.graph import Graph, Tensor
+from abele.graph import Sequence as Steps
 from abele.network.ir import BlockBuilder, NetworkOp, Value
 from abele.network.ops.control import loop
 from abele.network.ops.linear import matmul
@@ -19,6 +21,7 @@ from abele.network.ops.rows import read_row, write_row
 from abele.network.ops.views import concat, permute, reshape, slice_, transpose
 from abele.network.registry import Gradients, Types, no_derivative, require, rule
 from abele.numerics import f32
+from abele.poplibs.poplin.linalg.host import host_qr
 
 
 def qr(net: BlockBuilder, a: Value, *, complete: bool = False) -> tuple[Value, Value]:
@@ -118,6 +121,10 @@ class QrRule(Composed):
         columns = op.outputs[0].shape[2]
         q = householder_product(net, packed, factors, columns)
         return [q, triangle(net, slice_(net, packed, 1, 0, columns), lower=False)]
+
+    def host_body(self, graph: Graph, given: Sequence[Tensor], results: Sequence[Tensor], name: str) -> Steps:
+        """The same by rows, of which each step goes on with what is left."""
+        return host_qr(graph, *given, *results, name)
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """(G_Q + Q·C(R·G_Rᵀ − G_Qᵀ·Q))·R⁻ᵀ, where C copies the lower triangle to the upper one.

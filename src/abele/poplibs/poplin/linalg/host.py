@@ -25,6 +25,7 @@ product for each element.
 
 from __future__ import annotations
 
+import math
 from functools import cache
 
 import numpy as np
@@ -32,7 +33,8 @@ import numpy as np
 from abele.codelet import InOut, Input, Output, Vector, Vertex, codelet, macro, sqrt
 from abele.graph import Execute, Graph, Tensor
 from abele.graph.program import Sequence
-from abele.numerics import ElementType, f32, i64, u32
+from abele.numerics import ElementType, f32, i32, i64, u32
+from abele.poplibs.poplin.linalg.host_columns import HostLu, HostQr, whole_blocks
 
 WIDTH = 16
 """Columns of a panel: four rows of it are 8 vectors of 256 bits, half of the registers that AVX2 has."""
@@ -376,14 +378,14 @@ def host_solve(graph: Graph, a: Tensor, b: Tensor, out: Tensor, *, lower: bool, 
     return Sequence(steps, before, Execute(cs), after)
 
 
-def _is_near(tensor: Tensor) -> bool:
-    """True if the host has a tensor as f32 in one stretch already, in order."""
-    return tensor.dtype == f32 and len(tensor.flatten().intervals()[0]) == 1
+def _is_near(tensor: Tensor, dtype: ElementType = f32) -> bool:
+    """True if the host has a tensor in one stretch of such elements already, in order."""
+    return tensor.dtype == dtype and len(tensor.flatten().intervals()[0]) == 1
 
 
-def _scratch(graph: Graph, shape: tuple[int, ...], name: str) -> Tensor:
-    """A new f32 variable, row-major; the machine knows nothing of it."""
-    return graph.variable(f32, shape, name=f"{name}/host", map="linear")
+def _scratch(graph: Graph, shape: tuple[int, ...], name: str, dtype: ElementType = f32) -> Tensor:
+    """A new variable, row-major; the machine knows nothing of it."""
+    return graph.variable(dtype, shape, name=f"{name}/host", map="linear")
 
 
 def _converted(graph: Graph, tensor: Tensor, name: str) -> tuple[Tensor, Sequence]:
@@ -407,3 +409,46 @@ def _vertices(cs, vertex: type, **fields: Tensor | int) -> None:
     """A vertex for each row of the tensors; they cost nothing."""
     num = next(t.shape[0] for t in fields.values() if isinstance(t, Tensor))
     cs.vertices(vertex, tile=np.zeros(num, np.int32), cycles=np.zeros(num, np.int64), **fields)
+
+
+# Factorisations by columns: a vertex for each matrix (:mod:`abele.poplibs.poplin.linalg.host_columns`).
+
+
+def host_lu(graph: Graph, a: Tensor, packed: Tensor, places: Tensor, swaps: Tensor, name: str) -> Sequence:
+    """Steps that factor ``a`` [b, m, n] with pivots: ``packed`` [b, m, n], ``places`` [b, m], ``swaps`` [b, min(m, n)].
+
+    ``packed`` has L below its diagonal and U from there on, ``places`` the place of each row of ``a`` in it, and
+    ``swaps`` for each step the row that it exchanged with its own.
+    """
+    batch, m, n = a.shape
+    width = whole_blocks(n)
+    scratch = {field: _scratch(graph, (batch, size), name) for field, size in (("work", m * width), ("row", width))}
+    scratch["order"] = _scratch(graph, (batch, m), name, i32)
+    return _by_matrix(graph, HostLu, name, a, {"out": packed, "places": places, "swaps": swaps}, scratch)
+
+
+def host_qr(graph: Graph, a: Tensor, q: Tensor, r: Tensor, name: str) -> Sequence:
+    """Steps that factor ``a`` [b, m, n]: ``q`` [b, m, k] and ``r`` [b, k, n]."""
+    batch, m, n = a.shape
+    width, across = whole_blocks(n), whole_blocks(q.shape[2])
+    sizes = {"work": m * width, "product": m * across, "v": m, "along": max(width, across), "tau": min(m, n)}
+    scratch = {field: _scratch(graph, (batch, size), name) for field, size in sizes.items()}
+    return _by_matrix(graph, HostQr, name, a, {"q": q, "r": r}, scratch)
+
+
+def _by_matrix(
+    graph: Graph, vertex: type, name: str, a: Tensor, results: dict[str, Tensor], scratch: dict[str, Tensor]
+) -> Sequence:
+    """A vertex for each matrix, from where the host has it to where the results belong."""
+    given, steps = (a, Sequence()) if _is_near(a) else _converted(graph, a, name)
+    made = {
+        field: out if _is_near(out, out.dtype) else _scratch(graph, out.shape, name, out.dtype)
+        for field, out in results.items()
+    }
+    fields = {"a": given, **made, **scratch}
+    rows = {field: t.reshape((t.shape[0], math.prod(t.shape[1:]))) for field, t in fields.items()}
+    steps.add(_superstep(graph, f"{name}/host", vertex, **rows))
+    for field, out in results.items():
+        if made[field] is not out:
+            steps.add(_convert(graph, made[field], out, name))
+    return steps
