@@ -28,13 +28,12 @@ from __future__ import annotations
 import math
 from functools import cache
 
-import numpy as np
-
 from abele.codelet import InOut, Input, Output, Vector, Vertex, codelet, macro, sqrt
 from abele.graph import Execute, Graph, Tensor
 from abele.graph.program import Sequence
 from abele.numerics import ElementType, f32, i32, i64, u32
 from abele.poplibs.poplin.linalg.host_columns import HostLu, HostQr, whole_blocks
+from abele.poplibs.poputil.host_body import host_vertices
 
 WIDTH = 16
 """Columns of a panel: four rows of it are 8 vectors of 256 bits, half of the registers that AVX2 has."""
@@ -326,7 +325,7 @@ def host_cholesky(graph: Graph, a: Tensor, out: Tensor, name: str) -> Sequence:
     lines = [slice(first, min(first + WIDTH, n)) for first in range(0, n, WIDTH)]
     cs = graph.compute_set(f"{name}/host_panels")
     for panel, line in enumerate(lines):
-        _vertices(cs, HostPanel, rows=given[:, line, : line.stop], x=panels[:, panel])
+        host_vertices(cs, HostPanel, rows=given[:, line, : line.stop], x=panels[:, panel])
     steps.add(Execute(cs))
     for first in range(0, n, SQUARE):
         begin, end = first // WIDTH, min((first + SQUARE) // WIDTH, num)
@@ -336,11 +335,11 @@ def host_cholesky(graph: Graph, a: Tensor, out: Tensor, name: str) -> Sequence:
         if end < num:
             cs = graph.compute_set(f"{name}/host_behind")
             for panel in range(end, num):
-                _vertices(cs, HostFactorBehind, x=panels[:, panel], top=square, s=tiles[:, panel], first=first)
+                host_vertices(cs, HostFactorBehind, x=panels[:, panel], top=square, s=tiles[:, panel], first=first)
             steps.add(Execute(cs))
     cs = graph.compute_set(f"{name}/host_rows")
     for panel, line in enumerate(lines):
-        _vertices(cs, HostRows, x=panels[:, panel], rows=made[:, line], first=line.start)
+        host_vertices(cs, HostRows, x=panels[:, panel], rows=made[:, line], first=line.start)
     steps.add(Execute(cs))
     if made is not out:
         steps.add(_convert(graph, made, out, name))
@@ -363,7 +362,7 @@ def host_solve(graph: Graph, a: Tensor, b: Tensor, out: Tensor, *, lower: bool, 
         # Right-hand sides one after the other, each one stretch of memory.
         sides, more = _converted(graph, b.transpose((0, 2, 1)), name)
         for side in range(right):
-            _vertices(cs, substitute_codelet(lower=lower, unit=unit), a=matrix, x=sides[:, side])
+            host_vertices(cs, substitute_codelet(lower=lower, unit=unit), a=matrix, x=sides[:, side])
         return Sequence(steps, more, Execute(cs), _convert(graph, sides, out.transpose((0, 2, 1)), name))
     narrow = b.dtype != f32
     given, before = _converted(graph, b, name) if narrow else (b, Sequence())
@@ -373,7 +372,7 @@ def host_solve(graph: Graph, a: Tensor, b: Tensor, out: Tensor, *, lower: bool, 
     for panel in range(num):
         columns = slice(panel * WIDTH, min((panel + 1) * WIDTH, right))
         fields = {"b": given[:, :, columns], "out": made[:, :, columns], "x": panels[:, panel], "s": tiles[:, panel]}
-        _vertices(cs, solve_codelet(lower=lower, unit=unit, turned=turned), a=matrix, **fields)
+        host_vertices(cs, solve_codelet(lower=lower, unit=unit, turned=turned), a=matrix, **fields)
     after = Sequence(_convert(graph, made, out, name)) if narrow else Sequence()
     return Sequence(steps, before, Execute(cs), after)
 
@@ -401,14 +400,8 @@ def _convert(graph: Graph, source: Tensor, target: Tensor, name: str) -> Execute
 
 def _superstep(graph: Graph, name: str, vertex: type, **fields: Tensor | int) -> Execute:
     cs = graph.compute_set(name)
-    _vertices(cs, vertex, **fields)
+    host_vertices(cs, vertex, **fields)
     return Execute(cs)
-
-
-def _vertices(cs, vertex: type, **fields: Tensor | int) -> None:
-    """A vertex for each row of the tensors; they cost nothing."""
-    num = next(t.shape[0] for t in fields.values() if isinstance(t, Tensor))
-    cs.vertices(vertex, tile=np.zeros(num, np.int32), cycles=np.zeros(num, np.int64), **fields)
 
 
 # Factorisations by columns: a vertex for each matrix (:mod:`abele.poplibs.poplin.linalg.host_columns`).

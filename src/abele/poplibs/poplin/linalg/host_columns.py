@@ -15,7 +15,6 @@ from __future__ import annotations
 from abele.codelet import InOut, Input, Output, Vector, Vertex, codelet, macro, sqrt
 from abele.numerics import f32, i32, i64
 
-
 WIDTH = 16
 """Columns of a block, for whole vectors: rows are whole blocks, and zeros in a row that others are taken from stand for
 the columns of its first block that are done with."""

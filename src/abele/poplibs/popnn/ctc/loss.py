@@ -9,10 +9,12 @@ from typing import Any
 from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
 from abele.graph import Copy, Graph, Sequence, Tensor
 from abele.numerics import ElementType, as_element_type, f32, u32
+from abele.poplibs.popnn.ctc.host import host_ctc
 from abele.poplibs.popnn.ctc.plan import OPTIONS, Plan, over_time
 from abele.poplibs.popnn.ctc.sweep import Operands, Sweeps
 from abele.poplibs.popnn.softmax import log_softmax
 from abele.poplibs.popops.elementwise.cast import cast, cast_with_output
+from abele.poplibs.poputil.host_body import note_host
 from abele.poplibs.poputil.options import Options, read_options
 from abele.poplibs.poputil.record_calls import takes_fields_of
 from abele.words import counted
@@ -125,6 +127,7 @@ def _loss_and_gradient(call: CtcOfProbabilities | CtcOfLogits, function: str) ->
         whole = _finish(graph, sweeps, loss, read["zeroInfinity"], body)
         made = sweeps.gradient(whole, read["includeSoftmaxGradient"], read["zeroInfinity"])
         cast_with_output(graph, made, gradient, body)
+    note_host(call.prog, _host(call, (loss, gradient), read))
     return loss, gradient
 
 
@@ -137,7 +140,28 @@ def _loss(call: CtcOfProbabilities | CtcOfLogits, function: str) -> Tensor:
         sweeps = Sweeps(graph, plan, call.blank_class, _logarithms(call, body), False, body)
         sweeps.run()
         _finish(graph, sweeps, loss, read["zeroInfinity"], body)
+    note_host(call.prog, _host(call, (loss,), read))
     return loss
+
+
+def _host(call: CtcOfProbabilities | CtcOfLogits, results: tuple[Tensor, ...], read: dict[str, Any]) -> Sequence:
+    """The steps of a host: logarithms, one vertex for each sequence, and results in their type."""
+    graph, steps = call.graph, Sequence()
+    given = _logarithms(call, steps)
+    made = [t if t.dtype == f32 else graph.variable(f32, t.shape, name="host", map="linear") for t in results]
+    vertices = host_ctc(
+        graph,
+        (given.data, given.labels, given.times, given.counts),
+        made,
+        blank=call.blank_class,
+        softmax=read["includeSoftmaxGradient"],
+        zero_infinity=read["zeroInfinity"],
+    )
+    steps.add(vertices)
+    for source, target in zip(made, results, strict=True):
+        if source is not target:
+            cast_with_output(graph, source, target, steps)
+    return steps
 
 
 def _library_call(

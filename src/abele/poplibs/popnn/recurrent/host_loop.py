@@ -17,7 +17,6 @@ from abele.graph import Copy, HostLoop, HostOrder, Tensor, Variable, concat
 from abele.graph.program import Sequence
 from abele.kernels.nest import ir
 from abele.kernels.target import row_length
-from abele.numerics import ElementType
 from abele.poplibs.popnn.recurrent.layout import Units
 from abele.poplibs.popnn.recurrent.loop import SequenceLoop
 from abele.poplibs.popnn.recurrent.product import Product
