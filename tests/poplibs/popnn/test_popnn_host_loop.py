@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from abele.graph import Graph
-from abele.numerics import f16, f32
 from abele.kernels.target import row_length
+from abele.numerics import f16, f32
 from abele.poplibs.popnn.recurrent.host_loop import HostUnits, clone_in_panels
 
 

@@ -163,7 +163,7 @@ def host_ctc(
     softmax: bool,
     zero_infinity: bool,
 ) -> Execute:
-    """The step that makes losses f32 [batch], and gradients f32 [steps, batch, classes] where there is a place for both.
+    """The step that makes losses f32 [batch], and gradients f32 [steps, batch, classes] where they have a place.
 
     Args:
         graph: The graph.

@@ -4,7 +4,7 @@ On the machine a row is spread over tiles, which merge sorted blocks without loo
 one memory and may branch on it. The heap holds the best k seen, the worst of them on top; most elements of a long row
 are no better than that one and cost a comparison each, and one that is better takes its place and sinks. In the end the
 heap is emptied from the top, which leaves the records in order. That is n + k·log k·log(n / k) steps for random rows,
-where sorting the row takes n·log n.
+where sorting the row takes n·log n. Where k is a large part of n, rows are sorted.
 
 Of equal keys the one that comes first is better, whether or not the call asks for it: the order is total, so what is
 found depends on nothing else.
@@ -21,11 +21,13 @@ from collections.abc import Iterable
 from functools import cache
 
 from abele.codelet import InOut, Input, Output, Vector, Vertex, codelet, macro
-from abele.graph import Graph, Tensor
+from abele.graph import Copy, Graph, Tensor
 from abele.graph.program import Sequence
 from abele.numerics import ElementType, i64, u32
 from abele.poplibs.poputil.host_body import host_rows
 
+WHOLE = 4
+"""Inverse of the share of a row from which on the row is sorted: a heap of 250 of 1,000 records takes as long."""
 RUN = 16
 """Records that are put in order by ranks before they are merged: comparisons of one with all fill two vectors."""
 
@@ -289,8 +291,24 @@ def host_top_k(
         name: Of the compute sets.
     """
     best, places, *picked = outs
+    if WHOLE * best.shape[-1] >= keys.shape[-1] and not is_reversed:
+        return _first_of_sorted(graph, keys, values, outs, largest=largest, name=name)
     finder = top_k_codelet(keys.dtype, largest=largest, is_reversed=is_reversed)
     steps = host_rows(graph, name, finder, keys=keys, best=best, places=places)
+    _pick(graph, steps, values, places, picked, name)
+    return steps
+
+
+def _first_of_sorted(
+    graph: Graph, keys: Tensor, values: list[Tensor], outs: list[Tensor], *, largest: bool, name: str
+) -> Sequence:
+    """The steps of a top-k by sorting: rows in order, of which the first records are copied."""
+    best, places, *picked = outs
+    rows = keys.reshape((-1, keys.shape[-1]))
+    found = [graph.map_linear(graph.variable(t, rows.shape, name=f"{name}/sorted")) for t in (keys.dtype, u32)]
+    steps = host_sort(graph, rows, *found, largest_first=largest, name=name)
+    for whole, out in zip(found, (best, places), strict=True):
+        steps.add(Copy(whole[:, : out.shape[-1]].reshape(out.shape), out))
     _pick(graph, steps, values, places, picked, name)
     return steps
 
