@@ -129,3 +129,30 @@ def test_scan__wrong_operand__is_refused() -> None:
         popops.linear_recurrence(graph, x, x[:2], 0, Sequence())
     with pytest.raises(TypeMismatchError, match="floats of one type"):
         popops.linear_recurrence(graph, i, i, 0, Sequence())
+
+
+@pytest.mark.parametrize(
+    ("shape", "dim", "dtype", "operation"),
+    [
+        ((37, 33), 0, np.float32, "add"),
+        ((2, 18, 20), 1, np.float16, "max"),
+        ((70, 35), 1, np.float16, "add"),
+        ((65, 17), 1, np.float32, "logaddexp"),
+    ],
+)
+@pytest.mark.parametrize("way", [(False, False), (True, True)])
+def test_scan__rows_side_by_side__has_the_bits_of_each_by_itself(
+    shape: tuple[int, ...], dim: int, dtype: Any, operation: str, way: tuple[bool, bool]
+) -> None:
+    data = np.random.default_rng(0).normal(size=shape).astype(dtype)
+
+    def scanned(given: Any) -> Any:
+        bench = Bench()
+        x = bench.tensor(given)
+        out = popops.scan(bench.graph, x, dim, bench.prog, operation, exclusive=way[0], reverse=way[1])
+        return bench.run(out)[0]
+
+    # Few rows are scanned one by one.
+    other = len(shape) - 1 if dim != len(shape) - 1 else 0
+    parts = np.array_split(data, -(-data.shape[other] // 8), axis=other)
+    np.testing.assert_array_equal(scanned(data), np.concatenate([scanned(part) for part in parts], axis=other))

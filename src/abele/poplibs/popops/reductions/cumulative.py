@@ -3,11 +3,13 @@
 A row is cut into blocks where that keeps more tiles busy. Each block is summed from its own beginning where it lies;
 the sums of whole blocks, one row to a vertex, become what stands before each block; that is added to all of the block.
 So an element is visited twice however many blocks there are, where adding neighbours at doubling distances visits it
-log n times. Hosts have one vertex for each row, which visits an element once.
+log n times. Hosts have one vertex for each row, which visits an element once, or one for some
+rows side by side.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,20 +21,24 @@ from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
 from abele.graph import Execute, Graph, Regions, Tensor, boxes
 from abele.graph.mapping import TileMapping
 from abele.graph.program import Sequence
-from abele.numerics import f32
+from abele.numerics import ElementType, f32
 from abele.poplibs.popops.reductions.vertices import (
+    COLUMNS,
     SCANS,
     join_codelet,
     recurrence_codelet,
     recurrence_total_codelet,
     scan_codelet,
+    side_by_side_codelet,
 )
-from abele.poplibs.poputil.host_body import host_rows, note_host
+from abele.poplibs.poputil.host_body import host_rows, host_vertices, note_host
 
 MIN_BLOCK = 32
 """Elements of a block at least, where a row has as many: shorter ones cost more to exchange than to sum."""
 
 
+MANY_ROWS = 4 * COLUMNS
+"""Rows from which on a host scans some side by side, so that four threads have some."""
 MOST_AT_ONCE = 2 * MIN_BLOCK
 """Blocks of a row above which their sums are a row to be cut into blocks themselves. One vertex for all would take
 longer than the two supersteps that this adds.
@@ -174,9 +180,41 @@ def _scan(
             _scan_blocks(graph, body, rows, sums, blocks, operation=operation, exclusive=exclusive, name=name)
     if tensor.size:
         wide = f32 if rows.dtype.is_float else rows.dtype
-        codelet = scan_codelet(rows.dtype, wide, exclusive, has_total=False, operation=operation)
-        note_host(prog, host_rows(graph, name, codelet, x=rows, y=sums))
+        note_host(prog, _host_scan(graph, along, sums, wide, operation=operation, exclusive=exclusive, name=name))
     return along.back(sums)
+
+
+def _host_scan(
+    graph: Graph, along: _Along, sums: Tensor, wide: ElementType, *, operation: str, exclusive: bool, name: str
+) -> Sequence:
+    """Steps of a host: rows side by side where they lie so, or where that is worth turning them."""
+    rows, step = along.rows, graph.compute_set(f"{name}/host")
+    count, width = rows.shape
+    whole = 0
+
+    def side_by_side(x: Tensor, y: Tensor, *, across: bool) -> None:
+        scratch = {
+            field: graph.variable(dtype, (len(y), size), name=f"{name}/host", map="linear")
+            for field, dtype, size in (("s", wide, COLUMNS), ("t", sums.dtype, COLUMNS**2))
+        }
+        codelet = side_by_side_codelet(rows.dtype, wide, exclusive, operation, across=across)
+        host_vertices(step, codelet, x=x, y=y, **scratch)
+
+    if along.inner >= COLUMNS:
+        whole = count
+        x, y = (t.reshape((-1, along.inner, width)) for t in (rows, sums))
+        for first in range(0, along.inner, COLUMNS):
+            part = slice(first, first + COLUMNS)
+            side_by_side(x[:, part].transpose((0, 2, 1)), y[:, part], across=True)
+    elif count >= MANY_ROWS and (rows.dtype != wide or operation == "logaddexp"):
+        # Conversions and logarithms fill lanes; sums of one row after the other are as fast as turned ones.
+        whole = count // COLUMNS * COLUMNS
+        x, y = (t[:whole].reshape((-1, COLUMNS, width)) for t in (rows, sums))
+        side_by_side(x, y, across=False)
+    if whole < count:
+        codelet = scan_codelet(rows.dtype, wide, exclusive, has_total=False, operation=operation)
+        host_vertices(step, codelet, x=rows[whole:], y=sums[whole:])
+    return Sequence(Execute(step))
 
 
 @dataclass(frozen=True)
@@ -194,6 +232,11 @@ class _Along:
     moved: tuple[int, ...]
     dim: int
     reverse: bool
+
+    @property
+    def inner(self) -> int:
+        """Rows whose elements lie side by side in the tensor: one where these lie along it."""
+        return math.prod(self.moved[self.dim : -1])
 
     @staticmethod
     def of(tensor: Tensor, dim: int, *, reverse: bool, name: str) -> _Along:

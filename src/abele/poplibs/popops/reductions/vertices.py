@@ -13,7 +13,7 @@ import numpy as np
 from abele.arrays import Int64
 from abele.codelet import InOut, Input, Output, SupervisorVertex, Vector, Vertex, codelet, exp, log, macro
 from abele.machine import Ipu
-from abele.numerics import ElementType, bool_, f32
+from abele.numerics import ElementType, bool_, f32, i64
 
 SUPERVISOR_CYCLES = 24
 WORKER_SLOTS = {16: 17 + 12 + 11, 32: 17 + 10 + 7}
@@ -139,6 +139,60 @@ def scan_codelet(
                 self.total = s
 
     return Scan
+
+
+COLUMNS = 16
+"""Rows that a host scans side by side, in vector lanes."""
+
+
+@cache
+def side_by_side_codelet(
+    dtype: ElementType, wide: ElementType, exclusive: bool, operation: str = "add", *, across: bool
+) -> type:
+    """A host's scan of up to :data:`COLUMNS` rows ``y`` side by side. It costs nothing.
+
+    Rows of ``x`` are those that are scanned, or lie ``across`` them: each holds an element of every one. ``s`` are the
+    scans so far. ``t`` are so many elements of all, which are turned on their way.
+    """
+    identity = scan_identity(operation, wide)
+
+    @codelet(name=f"{_SCAN_NAMES[operation]}SideBySide")
+    class ScanSideBySide(Vertex):
+        x: Vector[Input[Vector[dtype]]]
+        y: Vector[Output[Vector[dtype]]]
+        s: InOut[Vector[wide]]
+        t: InOut[Vector[dtype]]
+
+        def compute(self):
+            n = i64(len(self.y[0]))
+            rows = i64(len(self.y))
+            for c in range(16):
+                self.s[c] = wide(identity)
+            blocks = n // 16 if rows == 16 else i64(0)
+            for block in range(blocks):
+                if not across:
+                    for c in range(16):
+                        for k in range(16):
+                            self.t[16 * k + c] = self.x[c][16 * block + k]
+                for k in range(16):
+                    for c in range(16):
+                        before = self.s[c]
+                        e = self.x[16 * block + k][c] if across else self.t[16 * k + c]
+                        after = _joined(operation, before, wide(e))
+                        self.s[c] = after
+                        self.t[16 * k + c] = dtype(before) if exclusive else dtype(after)
+                for c in range(16):
+                    for k in range(16):
+                        self.y[c][16 * block + k] = self.t[16 * k + c]
+            for i in range(16 * blocks, n):
+                for c in range(rows):
+                    before = self.s[c]
+                    e = self.x[i][c] if across else self.x[c][i]
+                    after = _joined(operation, before, wide(e))
+                    self.s[c] = after
+                    self.y[c][i] = dtype(before) if exclusive else dtype(after)
+
+    return ScanSideBySide
 
 
 @cache
