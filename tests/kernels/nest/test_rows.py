@@ -84,6 +84,25 @@ def test_scatter__by_any_threads__combines_rows_in_order(rows, count, width, com
         np.testing.assert_array_equal(run_kernel(kernel, [part, index, table], threads)[0], wanted)
 
 
+@pytest.mark.parametrize(("pieces", "units"), [(64, 8), (70, 9), (37, 37)])
+def test_scatter__to_a_table_in_pieces_of_columns__passes_over_rows_for_a_line_of_them(pieces: int, units: int) -> None:
+    rows, count = 300, 50
+    value = store(2, ("p", load(1, "i"), "j"), load(0, "i", "p", "j"), "add", accumulate=True)
+    body = nest({"i": count, "p": pieces, "j": 2}, value)
+    kernel = HostKernel(((count, pieces, 2), (count,), (pieces, rows, 2)), (f32, i32, f32), 2, 1, (body,))
+    rng = np.random.default_rng(4)
+    part, table = (rng.normal(size=n).astype(np.float32) for n in ((count, pieces, 2), (pieces, rows, 2)))
+    index = rng.integers(-1, rows + 1, count).astype(np.int32)
+    wanted = np.moveaxis(combined(np.moveaxis(table, 1, 0), index, part, "add"), 0, 1)
+    for threads in (1, 3):
+        np.testing.assert_array_equal(run_kernel(kernel, [part, index, table], threads)[0], wanted)
+    shapes = enumerate(((count, pieces, 2), (count,), (pieces, rows, 2)))
+    buffers = [Buffer(n, shape, type_) for (n, shape), type_ in zip(shapes, (f32, i32, f32), strict=True)]
+    call = BoundKernel(kernel, tuple(map(bind, buffers)), "scatter")
+    # Eight pieces of two columns are a line of the part; 37 pieces would leave too few units for threads.
+    assert [leaf.units for leaf in plan_native(buffers, [call]).leaves] == [units]
+
+
 def test_scatter__without_accumulating__starts_from_the_neutral_value() -> None:
     value = store(2, (load(1, "i"), "j"), load(0, "i", "j"), "max")
     kernel = HostKernel(((5, 4), (5,), (3, 4)), (f32, i32, f32), 2, 1, (nest({"i": 5, "j": 4}, value),))

@@ -180,12 +180,29 @@ def _in_row_order(nest: LoopNest, target: HostTarget) -> NestSchedule:
         return made
     swept = replace(made, order=(*columns, *leading, *rows), num_unit_dims=len(columns), sweeps=True)
     if swept.num_units(nest.extents) > 1:
-        return swept
+        return _with_whole_lines(nest, swept, columns)
     if len(nest.outs) > 1:
         return replace(made, num_unit_dims=0)
     place = nest.outs[0].place
     assert place is not None
     return replace(made, num_unit_dims=0, row_units=min(place.extent, MAX_ROW_UNITS))
+
+
+def _with_whole_lines(nest: LoopNest, swept: NestSchedule, columns: Sequence[str]) -> NestSchedule:
+    """``swept`` with as many columns at a time as share the lines that it reads; those that stay are shared by threads.
+
+    Tables whose rows are cut into pieces of two columns have 64 pieces of 128 columns: passing over all rows for each
+    of them would read a line of the rows eight times, one long after the other.
+    """
+    steps = {
+        d: min((abs(f.access.stride(d)) * f.access.type.bytes for f in nest.fetches if f.access.stride(d)), default=0)
+        for d in columns
+        if d != swept.lane
+    }
+    dim = min((d for d, step in steps.items() if 0 < step < LINE_BYTES), key=lambda d: steps[d], default="")
+    points = LINE_BYTES // steps[dim] if dim else 1
+    wide = replace(swept, tile=(*swept.tile, (dim, points))) if points > 1 else swept
+    return wide if wide.num_units(nest.extents) >= MIN_LEADING else swept
 
 
 def _share_inside(nest: LoopNest) -> float:
