@@ -65,8 +65,8 @@ _COS = (-0.5, 0.0416666666, -0.00138888833, 2.47994168e-05, -2.72022032e-07)
 _HALF_PI_F32 = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)
 """π/2 in three parts of f32, for multiply-adds that are rounded once."""
 _NEAR_LIMIT = 2.0**13
-"""Angles whose remainder these give: the first difference is exact, and the third part is below half of the smallest
-remainder of such an angle, which is 2^-33 at least."""
+"""Angles below it have their remainder by these. The first difference is exact. The third part takes off 2^-36 at most;
+no remainder of an f32 is below 2^-33."""
 _HALF_PI = (math.pi / 2, 6.123233995736766e-17)
 """The same in two parts of f64."""
 _HALF_PI_SHORT = (3294198 * 2.0**-21, 5522477 * 2.0**-44, 5.390302858158119e-15)

@@ -65,8 +65,18 @@ class Composed(LazyReader):
             to.prog.add(body)
             return made
         debug = to.graph.origin(op.kind)
-        call = LibraryCall(f"network.{op.kind}", tuple(given), made, body, None, 0, debug, host_body=host_body)
-        to.prog.add(call)
+        to.prog.add(
+            LibraryCall(
+                name=f"network.{op.kind}",
+                inputs=tuple(given),
+                outputs=made,
+                body=body,
+                kernel=None,
+                flops=0,
+                debug=debug,
+                host_body=host_body,
+            )
+        )
         return made
 
 

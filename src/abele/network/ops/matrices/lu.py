@@ -127,7 +127,8 @@ class LuRule(Composed):
 
     def host_body(self, graph: Graph, given: Sequence[Tensor], results: Sequence[Tensor], name: str) -> Steps:
         """The same by rows, of which each step goes on with what is left."""
-        return host_lu(graph, *given, *results, name)
+        packed, places, swaps = results
+        return host_lu(graph, given[0], packed, places, swaps, name)
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """Of P·A = L·U, with G the gradient of both factors: Pᵀ·L⁻ᵀ·(strict lower of Lᵀ·G_L + upper of G_U·Uᵀ)·U⁻ᵀ.

@@ -124,7 +124,8 @@ class QrRule(Composed):
 
     def host_body(self, graph: Graph, given: Sequence[Tensor], results: Sequence[Tensor], name: str) -> Steps:
         """The same by rows, of which each step goes on with what is left."""
-        return host_qr(graph, *given, *results, name)
+        q, r = results
+        return host_qr(graph, given[0], q, r, name)
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """(G_Q + Q·C(R·G_Rᵀ − G_Qᵀ·Q))·R⁻ᵀ, where C copies the lower triangle to the upper one.

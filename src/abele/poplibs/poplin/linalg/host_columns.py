@@ -16,8 +16,8 @@ from abele.codelet import InOut, Input, Output, Vector, Vertex, codelet, macro, 
 from abele.numerics import f32, i32, i64
 
 WIDTH = 16
-"""Columns of a block, for whole vectors: rows are whole blocks, and zeros in a row that others are taken from stand for
-the columns of its first block that are done with."""
+"""Columns of a block: rows are whole blocks, so that loops over them are whole vectors. A step begins with the block of
+its column. Zeros in the row that is taken from others stand for columns before it."""
 
 
 def whole_blocks(columns: int) -> int:

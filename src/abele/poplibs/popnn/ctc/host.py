@@ -7,7 +7,7 @@ each from the last step: no position of a step depends on another of the same.
 A position is *hopped* to from the second before it where both have labels that differ. To the logarithm of the others
 the smallest logarithm is added, so that no lane has to choose.
 
-Example: "ab" has the positions ␣ a ␣ b ␣; b alone can be hopped to.
+Example: 20 labels have 41 positions, in three blocks of 16. "ab" has ␣ a ␣ b ␣; b alone can be hopped to.
 """
 
 # Bodies and annotations are in the vertex language, whose own compiler checks their types.
@@ -168,7 +168,7 @@ def host_ctc(
     Args:
         graph: The graph.
         operands: Log-probabilities f32 [steps, batch, classes], labels, and the lengths of both.
-        results: Where losses belong, and gradients if they are wanted.
+        results: Tensors for losses, and for gradients if they are wanted.
         blank: The class that stands for no label.
         softmax: True if the gradient goes through a softmax before.
         zero_infinity: True if infinite losses, and their gradients, are 0.
