@@ -73,3 +73,35 @@ def test_choose_samples__product_by_itself_summed_over_samples__runs_whole(rows:
     buffers = [Buffer(n, shape, f32, True, f"b{n}") for n, shape in enumerate(kernel.shapes)]
     program = form_after("choose_samples", buffers, [BoundKernel(kernel, tuple(map(bind, buffers)), "p")], TARGET)
     assert program.samples is None
+
+
+def layers_and_a_gradient(batch: int, width: int, points: int, target: HostTarget) -> TaskProgram:
+    """Two products at every point of a sample, and the gradient of the first one's weights: a sum over samples."""
+    data, weights = (batch, points, width), (width, width)
+    shapes = {"x": data, "w": weights, "y": data, "z": data, "g": weights}
+    x, w, y, z, g = (
+        Buffer(n, shape, f32, pinned=name in ("x", "w", "g"), name=name)
+        for n, (name, shape) in enumerate(shapes.items())
+    )
+    loops = {"b": batch, "t": points, "n": width, "k": width}
+    product = nest(loops, store(2, ("b", "t", "n"), load(0, "b", "t", "k") * load(1, "n", "k"), "add"))
+    gradient = nest(loops, store(2, ("n", "k"), load(0, "b", "t", "n") * load(1, "b", "t", "k"), "add"))
+    layer = HostKernel((data, weights, data), (f32,) * 3, 2, 1, (product,))
+    calls = [
+        BoundKernel(layer, (bind(x), bind(w), bind(y)), "first"),
+        BoundKernel(layer, (bind(y), bind(w), bind(z)), "second"),
+        BoundKernel(HostKernel((data, data, weights), (f32,) * 3, 2, 1, (gradient,)), (bind(z), bind(x), bind(g)), "g"),
+    ]
+    return form_after("choose_samples", [x, w, y, z, g], calls, target)
+
+
+@pytest.mark.parametrize(("width", "by_blocks"), [(8, True), (128, False)])
+def test_choose_samples__gradient_of_large_weights__is_summed_whole(width: int, by_blocks: bool) -> None:
+    # Each block would fold a vector for every weight: of 128 x 128, four times the multiply-adds.
+    assert (layers_and_a_gradient(128, width, 1, TARGET).samples is not None) is by_blocks
+
+
+@pytest.mark.parametrize(("own_bytes", "by_blocks"), [(1 << 18, True), (1 << 22, False)])
+def test_choose_samples__values_beyond_the_second_level_cache__stay_in_blocks(own_bytes: int, by_blocks: bool) -> None:
+    program = layers_and_a_gradient(64, 32, 64, HostTarget(16, own_bytes=own_bytes))
+    assert (program.samples is not None) is by_blocks

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from abele.kernels.schedule.choose_schedule import LINE_COST
+from abele.kernels.schedule.squares import square_cost
+from abele.kernels.schedule.traffic import LINE_BYTES, MEMORY_COST, SHARED_COST
 from abele.kernels.tasks.copy_operands import is_product
 from abele.kernels.tasks.group_rows import group_rows
-from abele.kernels.tasks.order_stages import order_stages
+from abele.kernels.tasks.order_stages import order_stages, reduces_by_blocks
 from abele.kernels.tasks.program import Ref, SampleDim, Task, TaskProgram
 from abele.kernels.tasks.sample_dim import find_sample_dim
 
@@ -112,21 +115,42 @@ def _keeps_nothing_near(program: TaskProgram, sample: SampleDim) -> bool:
 
 
 def _starves_products(program: TaskProgram, sample: SampleDim, block: int) -> bool:
-    """True if products lose more in the few lanes that a block of samples fills than all tasks in a row gain.
+    """True if products lose more by running for a block of samples than all tasks in a row gain.
 
     Samples are the lanes of a block, so a batch of six is four lanes of sixteen, and two of eight in the second block:
     products take five times as long as with another dim in the lanes, and of a batch of sixteen, in two blocks of
-    eight, twice as long. What is gained is a barrier for each task.
+    eight, twice as long. Of sums over the samples each block folds a vector per result, after as many multiply-adds
+    as a sample has: one, of a layer's weights. What is gained is a barrier for each task, and values that would come
+    from beyond the second-level cache.
     """
     lanes = program.target.lanes
-    filled = sample.extent / (-(-sample.extent // block) * lanes)
+    blocks = -(-sample.extent // block)
+    filled = sample.extent / (blocks * lanes)
+    by_blocks = replace(program, samples=sample, block=block)
     lost = 0.0
     for number, dim in sample.tasks.items():
         task = program.tasks[number]
+        if len(task.reductions) != 1 or not is_product(task.reductions[0]):
+            continue
         other = min(lanes, max((n for d, n in task.parallel if d != dim), default=1)) / lanes
-        if len(task.reductions) == 1 and is_product(task.reductions[0]) and other > filled:
+        if other > filled:
             lost += task.points * (1 / filled - 1 / other) / lanes
-    return lost > BARRIER_CYCLES * len(program.tasks)
+        if reduces_by_blocks(by_blocks, number):
+            lost += math.prod(n for _, n in task.parallel) * blocks * square_cost(lanes)
+    return lost > BARRIER_CYCLES * len(program.tasks) + _lines_kept_near(program, sample)
+
+
+def _lines_kept_near(program: TaskProgram, sample: SampleDim) -> float:
+    """Vector operations that lines cost which tasks pass on beyond the second-level cache where each runs whole."""
+    target, total = program.target, 0.0
+    for number in sample.tasks:
+        task = program.tasks[number]
+        for space in (task.reads | task.writes) & sample.spaces.keys():
+            size = program.spaces[space].bytes
+            if size > target.own_bytes and not program.spaces[space].pinned:
+                weight = MEMORY_COST if size > target.far_bytes else SHARED_COST
+                total += LINE_COST * weight * size / LINE_BYTES
+    return total
 
 
 def _reuses_much(program: TaskProgram, task: Task) -> bool:

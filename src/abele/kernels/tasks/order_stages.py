@@ -66,6 +66,11 @@ def order_stages(program: TaskProgram) -> TaskProgram:
     return replace(program, stages=tuple(s for s in stages if s.tasks))
 
 
+def reduces_by_blocks(program: TaskProgram, number: int) -> bool:
+    """True if task ``number`` reduces over the program's samples, block after block."""
+    return _role(program, program.samples, number) is _Role.REDUCES
+
+
 def _steps(program: TaskProgram) -> list[tuple[int, ...]]:
     """The tasks in order, those of a group as one step."""
     groups = {group.tasks[0]: group.tasks for group in program.groups}
