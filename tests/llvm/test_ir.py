@@ -78,7 +78,7 @@ def test_builder__every_instruction__llvm_reads_it() -> None:
         x = getattr(b, op)(x, b.fneg(x))
     for signs, compare in (("<", b.fcmp_ordered), ("uno", b.fcmp_unordered), ("!=", b.fcmp_unordered)):
         x = b.select(compare(signs, x, x), x, x)
-    for wanted in (b.trunc(i, I16), b.zext(i, I64), b.sext(i, I64), b.fptosi(x, I32), b.fptoui(x, I32)):
+    for wanted in (b.trunc(i, I16), b.zext(i, I64), b.sext(i, I64), b.freeze(b.fptosi(x, I32)), b.fptoui(x, I32)):
         b.store(wanted, p)
     for wanted in (b.fptrunc(x, HALF), b.fpext(x, F64), b.sitofp(i, F32), b.uitofp(i, F32), b.bitcast(x, I32)):
         b.store(wanted, p)

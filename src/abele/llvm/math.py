@@ -55,6 +55,8 @@ _LOG: tuple[float, ...] = (
 _LOG += (-0.1167564602, 0.06746618965)
 _TANH = (-0.3333327606, 0.1333127441, -0.05372512484, 0.02058982146, -0.005648311501)
 _TANH_SMALL = 0.625
+_TANH_LIMIT = 10.0
+"""tanh rounds to 1 from 9.02 on."""
 _ERF = (-0.3761263861, 0.1128378421, -0.026865517, 0.005221251258, -0.0008487043057, 0.0001128620401, -9.72213931e-06)
 _TWO_OVER_ROOT_PI = 1.1283791670955126
 _ERFC = (0.0002930278378, 1.12727947, 0.6378398559, 0.1033621485, -0.02195584121, 0.002976001635, -0.0001891587106)
@@ -98,12 +100,25 @@ def exp(b: Builder, x: Value) -> Value:
     # end.
     low, high = (constant(x.type, limit) for limit in _EXP_LIMITS)
     bounded = b.select(b.fcmp_ordered("<", x, low), low, b.select(b.fcmp_ordered(">", x, high), high, x))
+    return _times_power_of_two(b, *_exp_parts(b, bounded))
+
+
+def _normal_exp(b: Builder, x: Value) -> Value:
+    """e to the power x, which is NaN or within ±87: no bounds, and one factor, as the result is a normal number."""
+    value, power = _exp_parts(b, x)
+    if _scales_in_one(x.type):
+        return _times_power_of_two(b, value, power)
+    return b.fmul(value, _power_of_two(b, _whole_number(b, power)))
+
+
+def _exp_parts(b: Builder, x: Value) -> tuple[Value, Value]:
+    """``(a, n)`` with e to the power x = a · 2^n, where n is whole and a near 1."""
     # e^x = 2^power · e^rest with |rest| ≤ ln 2 / 2. ln 2 is subtracted in two parts, the first of so few bits that its
     # product is exact, so that `rest` keeps its last bits although most of x cancels.
-    power = intrinsic(b, "llvm.rint", b.fmul(bounded, constant(x.type, _LOG2_E)))
-    rest = multiply_add(b, power, constant(x.type, -_LN2_HIGH), bounded)
+    power = intrinsic(b, "llvm.rint", b.fmul(x, constant(x.type, _LOG2_E)))
+    rest = multiply_add(b, power, constant(x.type, -_LN2_HIGH), x)
     rest = multiply_add(b, power, constant(x.type, -_LN2_LOW), rest)
-    return _times_power_of_two(b, polynomial(b, rest, _EXP), power)
+    return polynomial(b, rest, _EXP), power
 
 
 def expm1(b: Builder, x: Value) -> Value:
@@ -130,11 +145,14 @@ def _times_power_of_two(b: Builder, value: Value, power: Value) -> Value:
             arguments.append(ll.Constant(I32, _CURRENT_ROUNDING))
         kinds = [a.type for a in arguments]
         return b.call(declared(b, f"llvm.x86.avx512.mask.scalef.ps.{bits}", value.type, kinds), arguments)
-    # Converting NaN to an integer is undefined in LLVM; `value` is NaN then and carries it.
-    is_nan = b.fcmp_unordered("uno", power, power)
-    number = b.fptosi(b.select(is_nan, constant(power.type, 0.0), power), like(power, I32))
+    number = _whole_number(b, power)
     half = b.ashr(number, constant(number.type, 1))  # 2^128 and 2^-149 need two factors
     return b.fmul(b.fmul(value, _power_of_two(b, half)), _power_of_two(b, b.sub(number, half)))
+
+
+def _whole_number(b: Builder, power: Value) -> Value:
+    """``power`` as an integer; of NaN any integer: what is scaled by it is NaN then, and stays so."""
+    return b.freeze(b.fptosi(power, like(power, I32)))
 
 
 def _scales_in_one(type_: ll.Type) -> bool:
@@ -178,10 +196,11 @@ def tanh(b: Builder, x: Value) -> Value:
     """Hyperbolic tangent."""
     size = intrinsic(b, "llvm.fabs", x)
     square = b.fmul(x, x)
-    # Near 0 the formula by exp subtracts nearly equal numbers: an odd polynomial instead. Where exp overflows, the
-    # quotient is 0 and the result 1.
+    # Near 0 the formula by exp subtracts nearly equal numbers: an odd polynomial instead.
     small = multiply_add(b, b.fmul(square, x), polynomial(b, square, _TANH), x)
-    growth = b.fadd(exp(b, b.fadd(size, size)), constant(x.type, 1.0))
+    limit = constant(x.type, _TANH_LIMIT)
+    bounded = b.select(b.fcmp_ordered(">", size, limit), limit, size)
+    growth = b.fadd(_normal_exp(b, b.fadd(bounded, bounded)), constant(x.type, 1.0))
     large = b.fsub(constant(x.type, 1.0), b.fdiv(constant(x.type, 2.0), growth))
     value = b.select(b.fcmp_ordered("<", size, constant(x.type, _TANH_SMALL)), small, large)
     return intrinsic(b, "llvm.copysign", value, x)
@@ -203,7 +222,7 @@ def erf(b: Builder, x: Value) -> Value:
     small = multiply_add(b, x, constant(x.type, _TWO_OVER_ROOT_PI), small)
     limit = constant(x.type, _ERFC_LIMIT)
     bounded = b.select(b.fcmp_ordered(">", size, limit), limit, size)
-    large = b.fsub(constant(x.type, 1.0), exp(b, b.fneg(polynomial(b, bounded, _ERFC))))
+    large = b.fsub(constant(x.type, 1.0), _normal_exp(b, b.fneg(polynomial(b, bounded, _ERFC))))
     value = b.select(b.fcmp_ordered("<", size, constant(x.type, 1.0)), small, large)
     return intrinsic(b, "llvm.copysign", value, x)
 

@@ -170,6 +170,10 @@ class IRBuilder:
         """-x of floats."""
         return self._give(x.type, f"fneg {x.typed}")
 
+    def freeze(self, x: CodeValue) -> InstructionValue:
+        """x, or any one value where x is undefined."""
+        return self._give(x.type, f"freeze {x.typed}")
+
     # Comparisons
 
     def icmp_signed(self, sign: str, x: CodeValue, y: CodeValue) -> InstructionValue:
