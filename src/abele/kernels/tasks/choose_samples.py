@@ -141,7 +141,7 @@ def _starves_products(program: TaskProgram, sample: SampleDim, block: int) -> bo
 
 
 def _lines_kept_near(program: TaskProgram, sample: SampleDim) -> float:
-    """Vector operations that lines cost which tasks pass on beyond the second-level cache where each runs whole."""
+    """Cost, in vector operations, of what tasks pass on beyond the second-level cache if each runs whole."""
     target, total = program.target, 0.0
     for number in sample.tasks:
         task = program.tasks[number]
