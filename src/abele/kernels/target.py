@@ -43,6 +43,11 @@ class HostTarget:
         return self.near_ways * self.way_bytes
 
     @property
+    def embeds_broadcasts(self) -> bool:
+        """True if a multiply-add takes one element for all lanes by itself, as those of AVX-512 and AArch64 do."""
+        return self.registers > 16
+
+    @property
     def accumulators(self) -> int:
         """Registers that accumulators may take; the others hold operands on their way."""
         return self.registers - 4

@@ -51,8 +51,9 @@ FINALISTS = 12
 """Tiles of which the memory traffic is estimated, too."""
 LINE_COST = 0.3
 """Cost of a cache line from the second level, in vector operations; prefetching hides most of it."""
-BROADCAST_COST, SPREAD_COST = 0.5, 1.5
-"""Cost of loading one element into all lanes, and of each lane of a strided load, in vector loads."""
+BROADCAST_COST, EMBEDDED_COST, SPREAD_COST = 1.0, 0.5, 1.5
+"""Cost of loading one element into all lanes, the same as part of a multiply-add, and of each lane of a strided load, in
+vector loads."""
 FAR_SPREAD_COST = 8.0
 """Cost of such a lane where its neighbours lie :data:`FAR_BYTES` apart.
 
@@ -71,7 +72,7 @@ OVERLAP_LOSS = 0.15
 """Share of arithmetic and loads that does not overlap; they run side by side."""
 SPILL_COST = 4.0
 """Cost of an accumulator beyond the registers: it is stored and loaded at every point of the reduction."""
-HIDING_TILE, WAIT_COST = 8, 0.25
+HIDING_TILE, WAIT_COST = 12, 0.25
 """Independent accumulators that hide the latency of a multiply-add, and the cost of each missing one."""
 WORKING_REGISTERS = 2
 """Registers that values at hand take beside accumulators and held vectors; a multiply-add needs one, for its operand
@@ -406,6 +407,7 @@ class _CostModel:
         nest = facts.nest
         self.nest, self.lane, self.width = nest, lane, width
         self.vector = max(1, width // target.lanes)
+        self.broadcast = EMBEDDED_COST if target.embeds_broadcasts else BROADCAST_COST
         self.square = _square(nest, lane, width)
         self.parallel = dict(nest.parallel)
         self.registers = target.registers
@@ -456,7 +458,7 @@ class _CostModel:
         if stride == 1 or not self.lane:
             return 1.0
         far = abs(stride) * access.type.bytes >= FAR_BYTES
-        return (FAR_SPREAD_COST if far else SPREAD_COST) * self.width if stride else BROADCAST_COST
+        return (FAR_SPREAD_COST if far else SPREAD_COST) * self.width if stride else self.broadcast
 
     def _rows(self, fetch: Fetch, target: HostTarget) -> dict[str, int]:
         """Lines that a tile reads per dim and that stay in the first-level cache for several points of the reduction.
@@ -512,10 +514,32 @@ class _CostModel:
         return total
 
     def costs(self, tiles: _Tiles) -> Float64:
-        """Cost per point with each of some tiles, float64[k]."""
-        waste = self._waste(tiles)
+        """Cost per point with each of some tiles, float64[k].
+
+        The last tile along a dim has code of its own for the points that are left, fewer than those of the others: 16
+        rows in tiles of 6 are two of these and one of 4. Each size counts by its share of the points.
+        """
+        whole, sizes, shares = np.arange(len(tiles.sizes)), tiles.sizes, np.ones(len(tiles.sizes))
+        for column, dim in enumerate(tiles.dims):
+            extent = self._extent(dim)
+            rest = extent % sizes[:, column]
+            cut = np.flatnonzero(rest)
+            ends = sizes[cut].copy()
+            ends[:, column] = rest[cut]
+            sizes = np.concatenate([sizes, ends])
+            whole = np.concatenate([whole, whole[cut]])
+            shares = np.concatenate([shares * (extent - rest) / extent, shares[cut] * rest[cut] / extent])
+        costs = self._whole_costs(_Tiles(tiles.dims, sizes)) * shares
+        return np.bincount(whole, weights=costs, minlength=len(tiles.sizes)) * self._waste()
+
+    def _extent(self, dim: str) -> int:
+        """Points along ``dim``, or vectors."""
+        return -(-self.extents[dim] // self.width) if dim == self.lane else self.extents[dim]
+
+    def _whole_costs(self, tiles: _Tiles) -> Float64:
+        """Cost per point of some tiles, with all points of each, float64[k]."""
         if not self.nest.accumulates:
-            return (self.outer + self.work) / self.width * waste
+            return np.full(len(tiles.sizes), (self.outer + self.work) / self.width)
         size = tiles.sizes.prod(axis=1)
         counts = [tiles.points(dims) for dims, _, _ in self.loads]
         costs = [cost + FAR_TILE_COST * (tiles.points(far) > 1) for _, cost, far in self.loads]
@@ -541,16 +565,11 @@ class _CostModel:
         )
         # Results that were folded out of lanes are finished one by one.
         once = (once + self.finishing / (1 if self.folds else self.width)) / self.reduced
-        return np.asarray((step + once) * waste)
+        return np.asarray(step + once)
 
-    def _waste(self, tiles: _Tiles) -> Float64:
-        """Points of whole tiles for every point that exists, float64[k]."""
-        waste = np.ones(len(tiles.sizes))
-        # In one order in every process: products of three fractions depend on it in the last bit, and choices on that.
-        for dim in sorted({*tiles.dims, *([self.lane] if self.lane else [])}):
-            step = tiles.points((dim,)) * (self.width if dim == self.lane else 1)
-            waste *= -(-self.extents[dim] // step) * step / self.extents[dim]
-        return waste
+    def _waste(self) -> float:
+        """Lanes of whole vectors for every point along the lanes."""
+        return self._extent(self.lane) * self.width / self.extents[self.lane] if self.lane else 1.0
 
 
 def _with_units(nest: LoopNest, schedule: NestSchedule) -> NestSchedule:
