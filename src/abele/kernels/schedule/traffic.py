@@ -4,8 +4,10 @@ Inside a loop that does not move an array, the array's elements are read again i
 anything depends on what is touched in between: if the loops inside touch no more than a cache holds, the lines come
 from that cache. So each loop is taken in turn, from the innermost outwards. The bytes touched by one round are the
 product of the extents inside the loop, per array, less where windows overlap. The bytes read again are weighted by the
-smallest cache that holds all of them. This is the reuse-distance estimate of loop tiling, with three caches and no
-associativity.
+smallest cache that holds all of them. This is the reuse-distance estimate of loop tiling, with three caches. Of
+associativity it knows that lines a power of two apart share few places of the first-level cache.
+
+A loop that moves an array by less than a line, or by less than a window, reads again what both rounds have in common.
 
 Large arrays cost something even when each element is read once, where the next access is not the next line and nothing
 prefetches it; that is counted apart.
@@ -30,6 +32,8 @@ from abele.kernels.target import HostTarget
 LINE_BYTES = 64
 OWN_COST, SHARED_COST = 1.5, 8.0
 """Costs of a line from the second-level cache, and from the last."""
+CONFLICT_COST = 13.0
+"""Cost of a line that was lost to others at its place of the first-level cache: nothing fetches it early."""
 MEMORY_COST = 40.0
 """Cost of a line from beyond all caches."""
 JUMP_COST = 64.0
@@ -69,10 +73,30 @@ class _FarLines(NamedTuple):
     streamed: float
 
 
-KnownRounds = dict[frozenset[str], tuple[tuple[int, ...], float]]
-"""By the loops outside, and the one in question: bytes of each loaded array that one round of it touches, and what a
-line of them costs. Orders of the same loops have most of these in common."""
-KnownRereads = dict[tuple[frozenset[str], str], tuple[int, float]]
+class _Touched(NamedTuple):
+    """What some loops touch of an array: bytes in whole lines, and lines per place of the first-level cache."""
+
+    bytes: int
+    ways: float
+
+
+class _Round(NamedTuple):
+    """What one round of a loop touches.
+
+    Attributes:
+        inside: Points of every dim.
+        sizes: Bytes of each array.
+        weight: Cost of a line that the next round reads again.
+    """
+
+    inside: dict[str, int]
+    sizes: tuple[int, ...]
+    weight: float
+
+
+KnownRounds = dict[frozenset[str], _Round]
+"""By the loops outside, and the one in question. Orders of the same loops have most of these in common."""
+KnownRereads = dict[tuple[frozenset[str], str], tuple[float, float]]
 """By the same, and the one in question: bytes that every further round of it reads again, and what a line costs."""
 
 
@@ -100,13 +124,18 @@ class Traffic:
             _Array(frozenset(o.access.address.names), dict(o.access.address.terms), o.access.type.bytes, False)
             for o in nest.outs
         ]
-        self.loaded = [a for a in self.arrays if a.loaded]
+        self.way, self.ways = target.way_bytes, target.near_ways
         self.steps = [
             sorted(((d, abs(s) * a.bytes) for d, s in a.strides.items() if s), key=lambda t: t[1]) for a in self.arrays
         ]
         # Of each array: extents of its dims, and the bytes that such points were found to reach.
         self.along = [itemgetter(*(d for d, _ in steps)) if steps else _nothing for steps in self.steps]
-        self.known: list[dict[Any, int]] = [{} for _ in self.arrays]
+        self.known: list[dict[Any, _Touched]] = [{} for _ in self.arrays]
+        # True if an array moves along a dim by less than it reaches in other dims, so that rounds have parts in common.
+        self.moves_near = {
+            d: any(0 < abs(a.strides.get(d, 0)) * a.bytes <= target.near_bytes for a in self.arrays)
+            for d in self.extents
+        }
         self.out_stride = {d: max(abs(o.access.stride(d)) for o in nest.outs) for d, _ in nest.parallel}
 
     def best_order(
@@ -151,9 +180,10 @@ class Traffic:
             for dim in order:
                 outside |= {dim}
                 if (outside, dim) not in known:
-                    sizes, weight = self._round(steps, outside, rounds_of)
-                    kept = (size for array, size in zip(self.loaded, sizes, strict=True) if dim not in array.dims)
-                    known[outside, dim] = sum(kept), weight
+                    found = rounds_of.get(outside)
+                    if found is None:
+                        found = rounds_of[outside] = self._round(steps, outside)
+                    known[outside, dim] = self._kept(found, steps, dim), found.weight
                 num_bytes, weight = known[outside, dim]
                 total += rounds * (counts[dim] - 1) * num_bytes * weight
                 if starts * total / LINE_BYTES >= limit:
@@ -163,25 +193,35 @@ class Traffic:
 
         return lines
 
-    def _round(
-        self, steps: dict[str, int], outside: frozenset[str], known: KnownRounds
-    ) -> tuple[tuple[int, ...], float]:
-        """Bytes of each loaded array that one round touches in the loops ``outside``, and the cost of their lines."""
-        found = known.get(outside)
-        if found is None:
-            inside = dict(self.extents) | dict.fromkeys(self.nest.unit, 1)
-            inside |= {d: min(steps[d], self.extents[d]) for d in outside}
-            sizes = tuple(self._touched(number, inside) for number, a in enumerate(self.arrays) if a.loaded)
-            # All that one round touches must fit for what is read again to be there still.
-            weight = next((w for limit, w in self.caches if sum(sizes) <= limit), MEMORY_COST)
-            found = known[outside] = sizes, weight
-        return found
+    def _round(self, steps: dict[str, int], outside: frozenset[str]) -> _Round:
+        """What one round touches in the loops ``outside``."""
+        inside = dict(self.extents) | dict.fromkeys(self.nest.unit, 1)
+        inside |= {d: min(steps[d], self.extents[d]) for d in outside}
+        touched = [self._touched(number, inside) for number in range(len(self.arrays))]
+        # All that one round touches must fit for what is read again to be there still.
+        size = sum(t.bytes for t in touched)
+        weight = next((w for limit, w in self.caches if size <= limit), MEMORY_COST)
+        if not weight and sum(t.ways for t in touched) > self.ways:
+            weight = CONFLICT_COST
+        return _Round(inside, tuple(t.bytes for t in touched), weight)
 
-    def _touched(self, number: int, inside: dict[str, int]) -> int:
-        """Bytes of an array, in whole lines, that the given points of every dim reach.
+    def _kept(self, around: _Round, steps: dict[str, int], dim: str) -> float:
+        """Bytes of all arrays that one round of a loop over ``dim`` has in common with the next."""
+        if not self.moves_near[dim]:
+            return sum(size for array, size in zip(self.arrays, around.sizes, strict=True) if dim not in array.dims)
+        further = around.inside | {dim: min(2 * steps[dim], self.extents[dim])}
+        total = 0.0
+        for number, (array, size) in enumerate(zip(self.arrays, around.sizes, strict=True)):
+            if dim not in array.dims:
+                total += size
+            elif (step := abs(array.strides.get(dim, LINE_BYTES)) * array.bytes * steps[dim]) < LINE_BYTES:
+                total += size * (1 - step / LINE_BYTES)
+            else:
+                total += max(0, 2 * size - self._touched(number, further).bytes)
+        return total
 
-        What windows share is counted once.
-        """
+    def _touched(self, number: int, inside: dict[str, int]) -> _Touched:
+        """What the given points of every dim reach of an array; what windows share is counted once."""
         steps, known, key = self.steps[number], self.known[number], self.along[number](inside)
         if key not in known:
             # Dims by their steps in bytes, smallest first; what steps within the reach of those before lengthens it.
@@ -193,22 +233,28 @@ class Traffic:
                 elif inside[dim] > 1:
                     runs.append((step, inside[dim]))
             # Steps within lines touch all of these.
-            last = max(stride * reach for stride, reach in runs if stride < LINE_BYTES)
-            known[key] = max(LINE_BYTES, last) * math.prod(reach for stride, reach in runs if stride >= LINE_BYTES)
+            last = max(LINE_BYTES, max(stride * reach for stride, reach in runs if stride < LINE_BYTES))
+            far = [(stride, reach) for stride, reach in runs if stride >= LINE_BYTES]
+            size = last * math.prod(reach for _, reach in far)
+            # So many different places of a way each run falls on, at most.
+            places = last // LINE_BYTES
+            for stride, reach in far:
+                places *= min(reach, self.way // min(self.way, math.gcd(stride, self.way)))
+            known[key] = _Touched(size, size / LINE_BYTES / min(places, self.way // LINE_BYTES))
         return known[key]
 
     def _parts(self, steps: dict[str, int]) -> list[_FarLines]:
         """Lines that tiles touch of arrays larger than the second-level cache."""
         parts = []
         for number, array in enumerate(self.arrays):
-            size = self._touched(number, self.extents)
+            size = self._touched(number, self.extents).bytes
             if size <= self.own:
                 continue
             moving = frozenset(d for d in array.strides if self.extents[d] > steps[d])
             run, further = self._run(number, steps)
             streamed = 0.0
             if self._is_streamed(array, steps):
-                touched = self._touched(number, {d: min(step, self.extents[d]) for d, step in steps.items()})
+                touched = self._touched(number, {d: min(step, self.extents[d]) for d, step in steps.items()}).bytes
                 streamed = STREAM_COST * size / LINE_BYTES if touched > MAX_STREAMS * max(LINE_BYTES, run) else 0.0
             parts.append(_FarLines(moving, further, JUMP_COST * size / max(LINE_BYTES, run), streamed))
         return parts
