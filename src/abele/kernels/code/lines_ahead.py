@@ -65,7 +65,7 @@ def lines_ahead(nest: LoopNest, schedule: NestSchedule, panel: Panel | None) -> 
     for fetch in fetches:
         access = fetch.access
         is_copied = panel is not None and access == panel.packed
-        if fetch.bounds or is_copied or not access.stride(moving[-1]) or _bytes(nest, access) < LARGE_BYTES:
+        if is_copied or not access.stride(moving[-1]) or _bytes(nest, access) < LARGE_BYTES:
             continue
         step = _far_step(nest, schedule, access)
         if step is not None:
