@@ -112,8 +112,9 @@ class Traffic:
         self.nest, self.extents = nest, nest.extents
         # What fits into each cache beside other things, and what a line from it costs.
         self.own = target.own_bytes * 3 // 4
+        self.near = target.near_bytes * 3 // 4
         self.caches = (
-            (target.near_bytes * 3 // 4, 0.0),
+            (self.near, 0.0),
             (self.own, OWN_COST),
             (target.far_bytes // 2, SHARED_COST),
         )
@@ -203,6 +204,9 @@ class Traffic:
         weight = next((w for limit, w in self.caches if size <= limit), MEMORY_COST)
         if not weight and sum(t.ways for t in touched) > self.ways:
             weight = CONFLICT_COST
+        if weight == OWN_COST:
+            # What is a little larger than the first-level cache still finds much of it there.
+            weight *= min(1.0, (size - self.near) / self.near)
         return _Round(inside, tuple(t.bytes for t in touched), weight)
 
     def _kept(self, around: _Round, steps: dict[str, int], dim: str) -> float:
