@@ -162,3 +162,8 @@ def test_units__that_threads_do_not_share_evenly__are_cut_again() -> None:
     assert units_of(33, 64, 64, 1024) > 128
     assert units_of(32, 64, 64, 1024) == 32
     assert units_of(33, 64, 64, 16) == 33
+
+
+def test_tile__that_does_not_divide__counts_its_last_tiles_as_what_they_are() -> None:
+    """16 rows by two vectors of 8: tiles of six rows are two of these and one of four, and beat four of four rows."""
+    assert tile_of(16, 16, 512, HostTarget(lanes=8, registers=16)) == {"i": 6, "j": 2}

@@ -38,14 +38,14 @@ def window(columns: int, channels: int) -> LoopNest:
 @pytest.mark.parametrize(("columns", "touched"), [(1, 3 * 32 * 4), (10, 12 * 32 * 4)])
 def test_touched__where_windows_overlap__counts_their_elements_once(columns: int, touched: int) -> None:
     traffic = Traffic(window(columns, 32), CPU)
-    assert traffic._touched(0, {"x": columns, "n": 64, "k": 3, "c": 32}) == touched
+    assert traffic._touched(0, {"x": columns, "n": 64, "k": 3, "c": 32}).bytes == touched
 
 
 def test_touched__of_elements_apart__counts_whole_lines() -> None:
     nest = contraction({"i": 8, "j": 8}, {"k": 100}, {"i": 4096, "k": 32}, {"j": 1, "k": 8}, {"i": 8, "j": 1})
     traffic = Traffic(nest, CPU)
-    assert traffic._touched(0, {"i": 1, "j": 8, "k": 100}) == 100 * 64
-    assert traffic._touched(1, {"i": 1, "j": 1, "k": 4}) == 4 * 8 * 4
+    assert traffic._touched(0, {"i": 1, "j": 8, "k": 100}).bytes == 100 * 64
+    assert traffic._touched(1, {"i": 1, "j": 1, "k": 4}).bytes == 4 * 8 * 4
 
 
 def test_order__of_five_loops__is_costed_like_any_other() -> None:
@@ -105,3 +105,28 @@ def test_order__with_a_limit__is_the_same_below_it_and_stops_at_it() -> None:
     assert lines > 0
     assert Traffic(nest, CPU).best_order(schedule, ("i", "j"), limit=2 * lines) == (order, lines)
     assert Traffic(nest, CPU).best_order(schedule, ("i", "j"), limit=lines / 2)[1] == lines / 2
+
+
+@pytest.mark.parametrize(("apart", "ways"), [(4096, 8.0), (4160, 1.0)])
+def test_touched__of_lines_a_way_apart__take_a_way_each(apart: int, ways: float) -> None:
+    nest = contraction(
+        {"i": 8, "j": 8}, {"k": 100}, {"i": apart // 4, "k": 1 << 20}, {"j": 1, "k": 8}, {"i": 8, "j": 1}
+    )
+    assert Traffic(nest, CPU)._touched(0, {"i": 8, "j": 8, "k": 1}).ways == ways
+
+
+def lines_of(nest: LoopNest, order: tuple[str, ...], lane: str, *tile: tuple[str, int]) -> float:
+    schedule = NestSchedule(order, 0, tuple(d for d, _ in nest.reduced), lane, 8, tile)
+    steps = {d: schedule.step(d) for d in nest.extents}
+    return Traffic(nest, HostTarget(lanes=8, registers=16))._rereads(steps)(order, float("inf"))
+
+
+def test_rereads__of_elements_of_a_line__count_the_line_for_each() -> None:
+    """Six lines of 16 rows for each point of the sum: a loop over the rows reads them all again."""
+    sums = {"k": 392}
+    nest = contraction(
+        {"b": 6, "r": 16, "c": 16}, sums, {"r": 1, "b": 50176, "k": 16}, {"c": 1, "k": 16}, {"c": 1, "r": 16, "b": 256}
+    )
+    apart = lines_of(nest, ("r", "b", "c"), "c", ("c", 2), ("b", 6))
+    near = lines_of(nest, ("r", "b", "c"), "c", ("c", 2), ("r", 6))
+    assert apart > 4 * near

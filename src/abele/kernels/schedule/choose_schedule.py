@@ -52,8 +52,8 @@ FINALISTS = 12
 LINE_COST = 0.3
 """Cost of a cache line from the second level, in vector operations; prefetching hides most of it."""
 BROADCAST_COST, EMBEDDED_COST, SPREAD_COST = 1.0, 0.5, 1.5
-"""Cost of loading one element into all lanes, the same as part of a multiply-add, and of each lane of a strided load, in
-vector loads."""
+"""Costs, in vector loads, of one element for all lanes, of one that a multiply-add loads itself, and of each lane of a
+strided load."""
 FAR_SPREAD_COST = 8.0
 """Cost of such a lane where its neighbours lie :data:`FAR_BYTES` apart.
 
