@@ -530,7 +530,8 @@ class _CostModel:
             whole = np.concatenate([whole, whole[cut]])
             shares = np.concatenate([shares * (extent - rest) / extent, shares[cut] * rest[cut] / extent])
         costs = self._whole_costs(_Tiles(tiles.dims, sizes)) * shares
-        return np.bincount(whole, weights=costs, minlength=len(tiles.sizes)) * self._waste()
+        total: Float64 = np.bincount(whole, weights=costs, minlength=len(tiles.sizes))
+        return self._waste() * total
 
     def _extent(self, dim: str) -> int:
         """Points along ``dim``, or vectors."""
