@@ -530,8 +530,9 @@ class _CostModel:
             whole = np.concatenate([whole, whole[cut]])
             shares = np.concatenate([shares * (extent - rest) / extent, shares[cut] * rest[cut] / extent])
         costs = self._whole_costs(_Tiles(tiles.dims, sizes)) * shares
-        total: Float64 = np.bincount(whole, weights=costs, minlength=len(tiles.sizes))
-        return self._waste() * total
+        total = np.zeros(len(tiles.sizes))
+        np.add.at(total, whole, costs)
+        return total * self._waste()
 
     def _extent(self, dim: str) -> int:
         """Points along ``dim``, or vectors."""
