@@ -74,14 +74,14 @@ class _FarLines(NamedTuple):
 
 
 class _Touched(NamedTuple):
-    """What some loops touch of an array: bytes in whole lines, and lines per place of the first-level cache."""
+    """Part of an array that loops touch: bytes in whole lines, and lines per place of the first-level cache."""
 
     bytes: int
     ways: float
 
 
 class _Round(NamedTuple):
-    """What one round of a loop touches.
+    """Parts of all arrays that one round of a loop touches.
 
     Attributes:
         inside: Points of every dim.
@@ -195,7 +195,7 @@ class Traffic:
         return lines
 
     def _round(self, steps: dict[str, int], outside: frozenset[str]) -> _Round:
-        """What one round touches in the loops ``outside``."""
+        """Parts of all arrays that one round touches in the loops ``outside``."""
         inside = dict(self.extents) | dict.fromkeys(self.nest.unit, 1)
         inside |= {d: min(steps[d], self.extents[d]) for d in outside}
         touched = [self._touched(number, inside) for number in range(len(self.arrays))]
@@ -225,7 +225,7 @@ class Traffic:
         return total
 
     def _touched(self, number: int, inside: dict[str, int]) -> _Touched:
-        """What the given points of every dim reach of an array; what windows share is counted once."""
+        """Part of an array that the given points of every dim reach; what windows share is counted once."""
         steps, known, key = self.steps[number], self.known[number], self.along[number](inside)
         if key not in known:
             # Dims by their steps in bytes, smallest first; what steps within the reach of those before lengthens it.
