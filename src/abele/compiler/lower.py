@@ -19,6 +19,7 @@ from abele.graph.program import (
     LibraryCall,
     Program,
     Sequence,
+    StashCopy,
     check_nesting,
 )
 
@@ -181,7 +182,7 @@ class _Lowering:
                 return self.lower(node.body, replace(at, block=f"{at.block}/{name}" if at.block else name))
             case CycleCount():
                 return self._timed(node, at)
-            case HostLoop() | HostOrder():
+            case HostLoop() | HostOrder() | StashCopy():
                 meaning_of(node)  # It has none on the machine, which is told as of any such step.
         match node.flow():
             case Rounds(count, body):

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from abele.distribution.host_stashes import HostStashes
 from abele.distribution.lowering import Lowering
 from abele.distribution.stashes import (
     RemoteRing,
@@ -106,8 +107,9 @@ class _PipelineStage(StageSteps):
         seed: Its own state of random ops.
     """
 
-    def __init__(self, number: int, graph: Graph) -> None:
+    def __init__(self, number: int, ipu: int, graph: Graph) -> None:
         super().__init__(f"stage{number}")
+        self.ipu = ipu
         self.from_host = Steps(name="from_host")
         self.to_host = Steps(name="to_host")
         self.number = number
@@ -117,6 +119,11 @@ class _PipelineStage(StageSteps):
         self.waiting: dict[Value, Callable[[Steps], dict[Value, Tensor]]] = {}
         self.places: dict[int, RingPlaces] = {}
         self.seed: Tensor | None = None
+
+    def index(self, rows: int) -> Tensor | None:
+        """Its position in rings of so many rows on its IPU; None for one row, or where it has no such rings."""
+        places = self.places.get(self.ipu)
+        return None if places is None or rows == 1 else places.known(rows)
 
     def read_rings(self, values: Iterable[Value]) -> None:
         """Append what reads those of the values that are still in rings."""
@@ -164,9 +171,10 @@ class PipelinedBody(Body):
         for op in net.ops:
             if op.place is not None and not self._fixed.issuperset(op.outputs):
                 home.setdefault(op.place.pipeline_stage, op.place.ipu)
-        self._stages = [_PipelineStage(n, graph.ipu(home.get(n, 0))) for n in range(net.num_stages)]
+        self._stages = [_PipelineStage(n, home.get(n, 0), graph.ipu(home.get(n, 0))) for n in range(net.num_stages)]
         self._seeded: list[_PipelineStage] = []
         self._pending: dict[Value, NetworkOp] = {}
+        self._stashes = HostStashes(net)
 
     def stage_of(self, value: Value | None) -> StageSteps:
         """Stage of the value's place."""
@@ -224,7 +232,7 @@ class PipelinedBody(Body):
                 assert isinstance(step.destination, Tensor)
                 stage.arriving.append((step.source, step.destination))
         else:
-            with to.into(stage.compute):
+            with self._stashes.around(to, op, stage) as steps, to.into(steps):
                 sums.lower(to, op)
 
     def _lower_once(self, to: Lowering, op: NetworkOp) -> None:
@@ -251,6 +259,7 @@ class PipelinedBody(Body):
                 to.sums.lower(to, mine)
             for places in stage.places.values():
                 places.advance(stage.leaving)
+        self._leave_out()
 
     def _readers(self, ops: Iterable[NetworkOp]) -> dict[Value, dict[int, bool]]:
         """For each value the later stages that read it, and whether their forward pass does."""
@@ -305,6 +314,15 @@ class PipelinedBody(Body):
                         later.tensors |= ring.read(index, later.entering)
                     else:
                         later.waiting |= dict.fromkeys(row.shown, partial(ring.read, index))
+
+    def _leave_out(self) -> None:
+        """Let hosts leave out what backward stages make again, if an index names rows of as many micro-batches."""
+        for stage in self._stages[len(self._stages) // 2 + 1 :]:
+            forward = self._stages[len(self._stages) - 1 - stage.number]
+            rows = -(-(stage.number - forward.number) // self._ticks.stride)
+            saved, restored = forward.index(rows), stage.index(rows)
+            if rows == 1 or (saved is not None and restored is not None):
+                self._stashes.close(stage, rows, saved, restored)
 
     def _index(self, stage: _PipelineStage, ipu: int, length: int) -> Tensor:
         """Position of a stage in rings of a length on an IPU."""

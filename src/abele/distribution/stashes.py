@@ -255,6 +255,10 @@ class RingPlaces:
             self._indices[length] = self._graph.map(made, 0)
         return self._indices[length]
 
+    def known(self, length: int) -> Tensor | None:
+        """The place, u32[1], in rings of a length, if there are any."""
+        return self._indices.get(length)
+
     def advance(self, prog: Steps) -> None:
         """Append what moves on by one place: a micro-batch has gone through the stage."""
         for length, index in self._indices.items():

@@ -363,6 +363,48 @@ class HostOrder(Program):
         return self.steps
 
 
+class StashCopy(Program):
+    """Copy a tensor to or from a row of a stash, in steps that only hosts run.
+
+    Stages of a pipeline work on other micro-batches at any time. What one makes and a later one reads waits in a row of
+    its own: the one that the stage's index names when the steps around the copy begin.
+
+    Args:
+        tensor: Elements that are kept.
+        stash: Memory of the host, [rows, elements].
+        row: Index of the row, u32[1], which the steps around the copy do not change before it; None for the first row.
+        saves: True from the tensor to the stash, False back.
+
+    Raises:
+        ControlProgramError: The stash is no whole variable with rows for the tensor's elements.
+    """
+
+    def __init__(self, tensor: Tensor, stash: Tensor, row: Tensor | None, *, saves: bool) -> None:
+        self.tensor, self.stash, self.row, self.saves = tensor, stash, row, saves
+        self.debug = here("save" if saves else "restore")
+        whole = stash.strided()
+        if whole is None or whole.variable.size != stash.size or stash.ndim != 2 or stash.shape[1] < tensor.size:
+            raise ControlProgramError(
+                f"{stash!r} is no stash of {tensor!r}",
+                because="a stash is a variable with a row for the tensor's elements of each micro-batch",
+                remedy=f"give a variable of shape [rows, {tensor.size}], or longer rows",
+            )
+
+    @property
+    def variable(self) -> Variable:
+        """Memory of the stash."""
+        return self.stash.variables[0]
+
+    def reads(self) -> tuple[Tensor, ...]:
+        """The side that is read, and the index; a stash keeps its other rows."""
+        sides = (self.tensor, self.stash) if self.saves else (self.stash,)
+        return sides if self.row is None else (*sides, self.row)
+
+    def writes(self) -> tuple[Tensor, ...]:
+        """The side that is written."""
+        return (self.stash if self.saves else self.tensor,)
+
+
 class RepeatWhile(Program):
     """Run ``condition``, then leave unless the predicate equals ``value``, then run the body; again and again."""
 

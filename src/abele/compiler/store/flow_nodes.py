@@ -14,7 +14,7 @@ from abele.compiler.store.control_nodes import NodeForm, stored
 from abele.compiler.store.format import Int64, Name, Number
 from abele.compiler.store.records import HOST_KERNEL, decode, encode
 from abele.graph.control import Block, CycleCount, Switch
-from abele.graph.program import Call, HostLoop, HostOrder, If, LibraryCall, Repeat, RepeatWhile, Sequence
+from abele.graph.program import Call, HostLoop, HostOrder, If, LibraryCall, Repeat, RepeatWhile, Sequence, StashCopy
 from abele.kernels import HostKernel
 
 if TYPE_CHECKING:
@@ -103,6 +103,27 @@ stored(
     HostOrderRow,
     parts=lambda out, n: out.views([n.steps[0].source, n.steps[1].destination, n.steps[0].destination]),
     make=lambda at, *views: HostOrder(*at.views(views)),
+)
+
+
+class StashCopyRow(NodeForm, tag="StashCopy"):
+    """A copy of a tensor to or from a row of a host's stash."""
+
+    tensor: Number
+    stash: Number
+    row: Number | None
+    saves: bool
+
+
+def _stash_copy(at: ProgramsIn, tensor: int, stash: int, row: int | None, saves: bool) -> StashCopy:
+    return StashCopy(at.view(tensor), at.view(stash), at.view(row), saves=saves)
+
+
+stored(
+    StashCopy,
+    StashCopyRow,
+    parts=lambda out, n: [*out.views([n.tensor, n.stash, n.row]), n.saves],
+    make=_stash_copy,
 )
 
 

@@ -71,6 +71,8 @@ class Opcode(IntEnum):
     """leaf, units, r, address: as CALL for a leaf whose last argument is the word at address."""
     ADVANCE = 21
     """r, amount: add to register r."""
+    ROW = 22
+    """r, base, stride, address: register r becomes ``base`` and ``stride`` times the u32 word at address."""
 
 
 class SharedWord(IntEnum):

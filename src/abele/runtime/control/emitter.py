@@ -30,7 +30,7 @@ from abele.graph import LibraryCall, Program, Stream
 from abele.graph.interval_set import EMPTY, IntervalSet
 from abele.kernels.code.drivers import STEP_WORDS
 from abele.runtime.control.bytecode import Assembler, NotesHead, NoteWord, Opcode
-from abele.runtime.control.leaf import Fixed, Leaf, Phase, Stepped, StreamUse
+from abele.runtime.control.leaf import Fixed, Leaf, Phase, StashRow, Stepped, StreamUse
 from abele.runtime.control.primitives import primitives
 from abele.runtime.memory.host_memory import address_of, aligned_block
 
@@ -284,8 +284,24 @@ class Emitter:
             first = self.assembler.register(len(leaf.args))
             self.leaves[leaf] = first
             fixed = ((first + n, a) for n, a in enumerate(leaf.args))
-            self.arguments.extend((place, a) for place, a in fixed if not isinstance(a, StreamUse | Stepped))
+            moving = StreamUse | Stepped | StashRow
+            self.arguments.extend((place, a) for place, a in fixed if not isinstance(a, moving))
         return self.leaves[leaf]
+
+    def stash_rows(self, leaves: Iterable[Leaf]) -> None:
+        """Point leaves that follow to the rows of stashes that are named now."""
+        rows = [
+            (self._argument_list(leaf) + n, argument)
+            for leaf in leaves
+            for n, argument in enumerate(leaf.args)
+            if isinstance(argument, StashRow)
+        ]
+        if rows:
+            self.fence()
+            for place, row in rows:
+                self.assembler.emit(Opcode.ROW, place, row.address, row.stride, row.index)
+            # A leaf may move the index on: every thread has to have read it.
+            self.expect_barrier()
 
     @contextmanager
     def stepped(self, count: int, leaves: Iterable[Leaf]) -> Iterator[None]:

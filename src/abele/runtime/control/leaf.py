@@ -51,10 +51,25 @@ class Stepped:
     stride: int
 
 
+@dataclass(frozen=True, slots=True)
+class StashRow:
+    """Row of a stash that an index names when the run around a leaf begins.
+
+    Attributes:
+        address: Of the first row.
+        stride: Bytes from row to row.
+        index: Address of the index, u32.
+    """
+
+    address: int
+    stride: int
+    index: int
+
+
 Fixed = int | Scratch | Workspace
 """A pointer that stays the same while programs run: an address, or memory that comes with the threads."""
 
-Argument = Fixed | StreamUse | Stepped
+Argument = Fixed | StreamUse | Stepped | StashRow
 """One pointer that a leaf is given."""
 
 

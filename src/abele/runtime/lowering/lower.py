@@ -470,6 +470,7 @@ class ProgramLowering:
             for replica, phases in enumerate(kernels.phases):
                 for use in kernels.uses:
                     transfers.open_stream(self, use, replica)
+                self.emitter.stash_rows(leaf for phase in phases for leaf in phase)
                 self.emitter.phases(phases)
                 for use in kernels.uses:
                     transfers.close_stream(self, use, replica, last)

@@ -34,6 +34,7 @@ from abele.graph import (
     HostOrder,
     LibraryCall,
     Program,
+    StashCopy,
     Steps,
     Stream,
     Tensor,
@@ -173,7 +174,7 @@ def split_runs(steps: Sequence[Program]) -> Iterator[Program | Run]:
     for fits, group in groupby(steps, is_fusible):
         members = tuple(group)
         # Plain copies alone gain nothing from a kernel, unless elements are rearranged one by one.
-        if fits and any(isinstance(s, LibraryCall) or _is_rearrangement(s) for s in members):
+        if fits and any(isinstance(s, LibraryCall | StashCopy) or _is_rearrangement(s) for s in members):
             yield members
         else:
             yield from members
@@ -192,6 +193,8 @@ def is_fusible(step: Program) -> bool:
             | Copy(source=Tensor() as tensor, destination=Stream())
         ):
             return _is_bindable(tensor)
+        case StashCopy():
+            return _is_bindable(step.tensor)
         case _:
             return False
 
@@ -258,6 +261,9 @@ def operands(step: Program) -> tuple[tuple[End, ...], tuple[End, ...]]:
     """Operands that a fusible step reads and writes."""
     if isinstance(step, LibraryCall):
         return step.inputs, step.outputs
+    if isinstance(step, StashCopy):
+        # The stash is nobody else's; it is not among the operands, so that it has storage.
+        return ((step.tensor,), ()) if step.saves else ((), (step.tensor,))
     assert isinstance(step, Copy)
     return (step.source,), (step.destination,)
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from abele.codelet.rounding import NEAREST, Rounding
-from abele.graph import Copy, LibraryCall, Program, Steps, Stream, Tensor, Variable
+from abele.graph import Copy, LibraryCall, Program, StashCopy, Steps, Stream, Tensor, Variable
 from abele.graph.block import StridedBlock
 from abele.graph.interval_set import IntervalSet
 from abele.kernels import BoundKernel, Buffer, NativePlan, OperandBinding, StoreRounding, bind, copy_kernel, plan_native
@@ -16,7 +16,7 @@ from abele.kernels import LeafArgument as KernelArgument
 from abele.kernels import PlanLeaf as KernelLeaf
 from abele.layout import Layout, row_major
 from abele.numerics import ElementType, u32
-from abele.runtime.control.leaf import Argument, Leaf, Phase, Scratch, Stepped, StreamUse, Workspace
+from abele.runtime.control.leaf import Argument, Leaf, Phase, Scratch, StashRow, Stepped, StreamUse, Workspace
 from abele.runtime.control.virtual_machine import WorkingMemory
 from abele.runtime.memory.arena import Arena
 from abele.runtime.memory.effects import EffectsOf
@@ -85,7 +85,7 @@ class SeedWord:
     """Placeholder of the word for random rounding of a run's results."""
 
 
-Owner = Variable | StreamUse | SeedWord | None
+Owner = Variable | StreamUse | StashCopy | SeedWord | None
 
 
 class Binder:
@@ -101,7 +101,7 @@ class Binder:
 
     Attributes:
         buffers: By number.
-        owners: The variable, stream copy or seed behind each buffer; None for one that only the kernels know.
+        owners: The variable, stream copy, copy of a stash or seed behind each buffer; None for one that only the kernels know.
     """
 
     def __init__(self, storage: Storage, run: Run) -> None:
@@ -129,6 +129,9 @@ class Binder:
     def _calls(self, name: str, step: Program) -> list[BoundKernel]:
         if isinstance(step, LibraryCall):
             return self._library_call(name, step)
+        if isinstance(step, StashCopy):
+            number = self._add(step, step.tensor.shape, step.tensor.dtype, step.variable.name)
+            return self._part_copies(name, step.tensor, number, into_view=not step.saves)
         assert isinstance(step, Copy)
         match step.source, step.destination:
             case Tensor(), Tensor():
@@ -233,7 +236,7 @@ class Binder:
 
     def _add(self, owner: Owner, shape: tuple[int, ...], dtype: ElementType, name: str) -> int:
         number = len(self.owners)
-        pinned = isinstance(owner, StreamUse | SeedWord) or (
+        pinned = isinstance(owner, StreamUse | StashCopy | SeedWord) or (
             isinstance(owner, Variable) and self._storage.is_stored(owner)
         )
         elements = owner.initial if isinstance(owner, Variable) and owner.kind == "constant" else None
@@ -384,6 +387,8 @@ class HostKernels:
                     return place.seed
                 if isinstance(owner, StreamUse):
                     return owner
+                if isinstance(owner, StashCopy):
+                    return self._stash_row(owner, place.replica)
                 address, stride = self._arena.address(owner, place.replica), place.strides.get(owner, 0)
                 return Stepped(address, stride * owner.dtype.bytes) if stride else address
             case "arena":
@@ -392,3 +397,13 @@ class HostKernels:
                 return Scratch()
             case _:
                 return argument.value
+
+    def _stash_row(self, step: StashCopy, replica: int) -> Argument:
+        """The row of a stash that a copy reads or writes."""
+        address = self._arena.address(step.variable, replica)
+        if step.row is None:
+            return address
+        row = step.row.strided()
+        assert row is not None
+        index = self._arena.address(row.variable, replica) + row.offset * row.variable.dtype.bytes
+        return StashRow(address, step.stash.shape[1] * step.variable.dtype.bytes, index)

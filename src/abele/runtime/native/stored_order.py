@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from abele.graph import Copy, LibraryCall, Program, Stream, Tensor, Variable
+from abele.graph import Copy, LibraryCall, Program, StashCopy, Stream, Tensor, Variable
 from abele.graph.block import StridedBlock, strides_of
 from abele.kernels.nest.ir import HostKernel
 from abele.layout import Layout, LayoutError, Modes, row_major
@@ -175,6 +175,8 @@ def variables_of(run: Iterable[Program]) -> dict[Variable, None]:
 def _written(step: Program) -> list[Tensor]:
     if isinstance(step, LibraryCall):
         return list(step.outputs)
+    if isinstance(step, StashCopy):
+        return [] if step.saves else [step.tensor]
     assert isinstance(step, Copy)
     return [step.destination] if isinstance(step.destination, Tensor) else []
 
@@ -217,6 +219,8 @@ def _factors(block: StridedBlock) -> Factors:
 def _tensors(step: Program) -> list[Tensor]:
     if isinstance(step, LibraryCall):
         return [*step.inputs, *step.outputs]
+    if isinstance(step, StashCopy):
+        return [step.tensor]
     assert isinstance(step, Copy)
     return [t for t in (step.source, step.destination) if isinstance(t, Tensor)]
 

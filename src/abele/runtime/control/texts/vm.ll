@@ -77,6 +77,7 @@ fetch:
     i64 $OP_MODE, label %modes
     i64 $OP_SEEDED, label %call
     i64 $OP_ADVANCE, label %advance
+    i64 $OP_ROW, label %named
   ]
 
 call:
@@ -228,6 +229,15 @@ advance:
   %stood = load i64, ptr %ra
   %stands = add i64 %stood, %b
   store i64 %stands, ptr %ra
+  br label %fetch
+
+named:
+  %index.at = inttoptr i64 %d to ptr
+  %index.short = load i32, ptr %index.at, align 1
+  %index = zext i32 %index.short to i64
+  %index.bytes = mul i64 %index, %c
+  %named.begin = add i64 %b, %index.bytes
+  store i64 %named.begin, ptr %ra
   br label %fetch
 
 tally:
