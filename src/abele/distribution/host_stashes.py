@@ -25,6 +25,7 @@ import numpy as np
 from abele.distribution.lowering import Lowering
 from abele.distribution.strategy import StageSteps
 from abele.graph import Execute, Graph, LibraryCall, Program, StashCopy, Steps, Tensor, Variable
+from abele.graph.elements import elements_of
 from abele.graph.interval_set import EMPTY, IntervalSet
 from abele.network.ir import Network, NetworkOp, Value
 from abele.network.made_again import made_again
@@ -136,7 +137,7 @@ class HostStashes:
             return None
         left, taken = read.of(written), {}
         for value, tensor in again.results.items():
-            shown = _elements(tensor)
+            shown = elements_of(tensor)
             if value in self._made and left.meets(shown):
                 taken[value] = tensor
                 left = left - shown
@@ -186,11 +187,7 @@ class _Reads:
         if not tensors:
             return EMPTY
         own = IntervalSet.of(np.array([variable.base]), np.array([variable.size]))
-        return own & IntervalSet.union(map(_elements, tensors.values()))
-
-
-def _elements(tensor: Tensor) -> IntervalSet:
-    return IntervalSet.of(*tensor.intervals())
+        return own & IntervalSet.union(map(elements_of, tensors.values()))
 
 
 def _parts(step: Program) -> Iterator[Program]:

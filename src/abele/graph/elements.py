@@ -8,11 +8,13 @@ import numpy as np
 
 from abele.arrays import Int64
 from abele.graph.content import Content
+from abele.graph.interval_set import EMPTY, IntervalSet
 from abele.graph.intervals import Interval, cut_at, order_of
 from abele.graph.variable import Variable
 
 if TYPE_CHECKING:
-    from abele.graph.tensor import Tensor
+    from abele.graph.program import End
+    from abele.graph.tensor import Strided, Tensor
 
 
 def variable_runs(tensor: Tensor) -> tuple[Int64, Int64]:
@@ -79,3 +81,30 @@ def same_view(first: Tensor, second: Tensor) -> bool:
     if mine is not None and mine == theirs:
         return True
     return all(np.array_equal(a, b) for a, b in zip(first.intervals(), second.intervals(), strict=True))
+
+
+def elements_of(tensor: End) -> IntervalSet:
+    """The elements that a view shows; none for a stream or remote buffer."""
+    from abele.graph.tensor import Tensor
+
+    if not isinstance(tensor, Tensor):
+        return EMPTY
+    strided = tensor.strided()
+    interval = _dense_interval(strided) if strided is not None else None
+    if interval is None:
+        return IntervalSet.of(*tensor.intervals())
+    begin, size = interval
+    return IntervalSet.of(np.array([begin]), np.array([size]))
+
+
+def _dense_interval(strided: Strided) -> tuple[int, int] | None:
+    """First address and size of the one interval that a permuted or reversed view fills, without listing elements."""
+    factors = [f for dim in strided.factors for f in dim if f[0] != 1]
+    size = 1
+    for extent, stride in sorted(factors, key=lambda f: abs(f[1])):
+        # Factors by rising stride must each step over exactly what the smaller ones fill.
+        if abs(stride) != size:
+            return None
+        size *= extent
+    lowest = sum(min(0, (extent - 1) * stride) for extent, stride in factors)
+    return strided.variable.base + strided.offset + lowest, size

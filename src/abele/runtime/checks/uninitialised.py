@@ -28,13 +28,14 @@ from abele.graph import (
     VertexGroup,
     WriteUndef,
 )
+from abele.graph.elements import elements_of
 from abele.graph.interval_set import IntervalSet
 from abele.graph.intervals import distinct, expand
 from abele.numerics import ElementType
 from abele.runtime.checks.watching import Look
 from abele.runtime.control.leaf import Leaf
 from abele.runtime.memory.arena import Arena
-from abele.runtime.memory.effects import EffectsOf, elements_of
+from abele.runtime.memory.effects import EffectsOf
 from abele.runtime.memory.elements import Elements, VariablePart, row_elements
 from abele.runtime.memory.host_memory import address_of, aligned_block
 from abele.runtime.supersteps.copy_leaves import Runs, copy_leaf

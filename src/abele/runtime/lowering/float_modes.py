@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from abele.codelet import Rounding
 from abele.errors import ControlProgramError
 from abele.graph import ComputeSet, Execute, GetHwSeeds, Program, SetFloatingPointBehaviour, SetHwSeeds, Tensor
+from abele.graph.elements import elements_of
 from abele.runtime.control.bytecode import Opcode
-from abele.runtime.memory.effects import elements_of
 from abele.runtime.supersteps.float_behaviour import CHECKS, ROUNDING, bits_of, rounding_of
 from abele.runtime.supersteps.float_exceptions import FloatChecks
 from abele.runtime.supersteps.placed_groups import SuperstepWatch

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from abele.errors import ApplicationRuntimeError
 from abele.graph import ErrorProgram, HostCall, PrintTensor, Program
+from abele.graph.elements import elements_of
 from abele.graph.interval_set import IntervalSet
 from abele.runtime.host.tensor_prints import print_lines
 from abele.runtime.lowering.steering import fail
-from abele.runtime.memory.effects import elements_of
 
 if TYPE_CHECKING:
     from abele.runtime.lowering.lower import ProgramLowering

@@ -38,6 +38,7 @@ from abele.graph import (
     WriteUndef,
     walk,
 )
+from abele.graph.elements import elements_of
 from abele.graph.interval_set import IntervalSet
 from abele.graph.meanings import Meanings
 from abele.runtime.control.bytecode import Opcode
@@ -51,7 +52,7 @@ from abele.runtime.lowering.stops import step_scopes
 from abele.runtime.lowering.tallies import Tallies
 from abele.runtime.lowering.timers import Clock
 from abele.runtime.memory.arena import Arena, MemoryPieces
-from abele.runtime.memory.effects import EffectsOf, elements_of
+from abele.runtime.memory.effects import EffectsOf
 from abele.runtime.memory.host_memory import address_of, aligned_block
 from abele.runtime.native.fusion import Replaced, flattened, has_kernels
 from abele.runtime.native.plan_runs import NO_STRIDES, FusedRun, RunKernels

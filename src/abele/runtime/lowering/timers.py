@@ -11,9 +11,9 @@ from abele.arrays import Int64
 from abele.compiler import Executable
 from abele.compiler.timeline import parts_of
 from abele.graph import CycleCount, CycleStamp, If, Program, Repeat, Switch, Tensor, walk
+from abele.graph.elements import elements_of
 from abele.runtime.control.bytecode import Opcode
 from abele.runtime.control.emitter import Emitter
-from abele.runtime.memory.effects import elements_of
 from abele.runtime.memory.host_memory import address_of, aligned_block
 from abele.runtime.supersteps.copy_leaves import contiguous, copy_leaf, joined, paired
 

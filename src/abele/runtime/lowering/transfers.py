@@ -10,13 +10,13 @@ import numpy as np
 from abele.arrays import Int64
 from abele.errors import RemoteBufferError
 from abele.graph import Copy, CrossReplicaCopy, CrossReplicaExchange, Program, RemoteBuffer, Stream, Tensor
+from abele.graph.elements import elements_of
 from abele.graph.interval_set import IntervalSet
 from abele.runtime.control.bytecode import Opcode
 from abele.runtime.control.leaf import Leaf, Phase, StreamUse
 from abele.runtime.control.primitives import move_rows
 from abele.runtime.lowering.steering import fail
 from abele.runtime.memory.arena import MemoryPieces, check_equal
-from abele.runtime.memory.effects import elements_of
 from abele.runtime.memory.host_memory import address_of, aligned_block
 from abele.runtime.supersteps.copy_leaves import contiguous, copy_leaf, copy_phases, joined, paired
 from abele.words import counted

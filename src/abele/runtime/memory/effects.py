@@ -12,18 +12,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
 
-import numpy as np
-
 from abele.graph import (
     ComputeSet,
     Edge,
-    End,
     Execute,
     LibraryCall,
     Program,
-    Strided,
-    Tensor,
 )
+from abele.graph.elements import elements_of
 from abele.graph.flow import InOrder, OneOf, Rounds, While
 from abele.graph.interval_set import EMPTY, IntervalSet
 
@@ -120,31 +116,6 @@ class EffectsOf:
                 written = IntervalSet.union(map(elements_of, step.writes()))
                 own = Effects(IntervalSet.union(map(elements_of, step.reads())), written, written)
                 return self.sequence(steps).then(own)
-
-
-def elements_of(tensor: End) -> IntervalSet:
-    """The elements that a view shows; none for a stream or remote buffer."""
-    if not isinstance(tensor, Tensor):
-        return EMPTY
-    strided = tensor.strided()
-    interval = _dense_interval(strided) if strided is not None else None
-    if interval is None:
-        return IntervalSet.of(*tensor.intervals())
-    begin, size = interval
-    return IntervalSet.of(np.array([begin]), np.array([size]))
-
-
-def _dense_interval(strided: Strided) -> tuple[int, int] | None:
-    """First address and size of the one interval that a permuted or reversed view fills, without listing elements."""
-    factors = [f for dim in strided.factors for f in dim if f[0] != 1]
-    size = 1
-    for extent, stride in sorted(factors, key=lambda f: abs(f[1])):
-        # Factors by rising stride must each step over exactly what the smaller ones fill.
-        if abs(stride) != size:
-            return None
-        size *= extent
-    lowest = sum(min(0, (extent - 1) * stride) for extent, stride in factors)
-    return strided.variable.base + strided.offset + lowest, size
 
 
 def edge_elements(edge: Edge) -> IntervalSet:

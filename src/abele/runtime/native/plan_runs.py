@@ -101,7 +101,7 @@ class Binder:
 
     Attributes:
         buffers: By number.
-        owners: The variable, stream copy, copy of a stash or seed behind each buffer; None for one that only the kernels know.
+        owners: What is behind each buffer; None for one that only the kernels know.
     """
 
     def __init__(self, storage: Storage, run: Run) -> None:
