@@ -316,7 +316,12 @@ class PipelinedBody(Body):
                         later.waiting |= dict.fromkeys(row.shown, partial(ring.read, index))
 
     def _leave_out(self) -> None:
-        """Let hosts leave out what backward stages make again, if an index names rows of as many micro-batches."""
+        """Let hosts leave out what backward stages make again, if an index names rows of as many micro-batches.
+
+        Of activations that waited as 8-bit floats other values are made again than there were.
+        """
+        if self._stash is not None:
+            return
         for stage in self._stages[len(self._stages) // 2 + 1 :]:
             forward = self._stages[len(self._stages) - 1 - stage.number]
             rows = -(-(stage.number - forward.number) // self._ticks.stride)
