@@ -367,7 +367,8 @@ class StashCopy(Program):
     """Copy a tensor to or from a row of a stash, in steps that only hosts run.
 
     Stages of a pipeline work on other micro-batches at any time. What one makes and a later one reads waits in a row of
-    its own: the one that the stage's index names when the steps around the copy begin.
+    its own: the one that the stage's index names when the steps around the copy begin. Copies of a stash by other
+    indices are in other functions.
 
     Args:
         tensor: Elements that are kept.

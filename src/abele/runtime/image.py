@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from abele.codelet import compile_codelet
 from abele.compiler import Executable
 from abele.compiler.compile import collector_paused
-from abele.graph import Variable
+from abele.graph import LibraryCall, Program, StashCopy, Steps, Variable
 from abele.runtime.checks.checking import Checking, Checks
 from abele.runtime.checks.ended_vertices import VertexEnds
 from abele.runtime.checks.overruns import Overruns
@@ -22,6 +22,7 @@ from abele.runtime.lowering.tallies import Tallies
 from abele.runtime.lowering.timers import Clock
 from abele.runtime.memory.arena import Arena
 from abele.runtime.memory.effects import EffectsOf
+from abele.runtime.memory.host_memory import physical_bytes
 from abele.runtime.native.fusion import Storage
 from abele.runtime.native.plan_runs import HostKernels
 from abele.runtime.ranks.group import Ranks
@@ -155,6 +156,28 @@ def silent(stage: str, fraction: float) -> None:
     """Progress that is not shown."""
 
 
+_STASHES = 0.5
+"""Share of a host's memory that stashes may take. With less, hosts make again what the machine makes again."""
+
+
+def _has_room(programs: Iterable[Program], arena: Arena) -> bool:
+    """True if this computer has the memory for the stashes of all replicas."""
+    stashes, seen, waiting = set[Variable](), set[Program](), list(programs)
+    # Functions are called in many places, and looked at once.
+    while waiting:
+        step = waiting.pop()
+        if step in seen:
+            continue
+        seen.add(step)
+        if isinstance(step, StashCopy):
+            stashes.add(step.variable)
+        if not isinstance(step, LibraryCall):
+            waiting += step.children()
+        if isinstance(step, Steps) and step.host_body is not None:
+            waiting.append(step.host_body)
+    return arena.replicas * sum(v.size * v.dtype.bytes for v in stashes) <= _STASHES * physical_bytes()
+
+
 @collector_paused()
 def build_image(
     executable: Executable, options: ImageOptions, host: Host, progress: Callable[[str, float], None] = silent
@@ -178,7 +201,15 @@ def build_image(
     storage = None
     if options.native:
         watched = options.checks.any or options.debug
-        storage = Storage(programs, effects, arena, options.keep, may_place=may_place, watched=watched)
+        storage = Storage(
+            programs,
+            effects,
+            arena,
+            options.keep,
+            may_place=may_place,
+            watched=watched,
+            stashes=_has_room(programs, arena),
+        )
         arena.store_in(storage.orders)
     native = HostKernels(arena, effects, storage, memory) if storage is not None else None
     seeds = Seeds((graph.num_tiles, graph.system.ipu.num_workers), arena.replicas)

@@ -54,7 +54,7 @@ from abele.runtime.lowering.timers import Clock
 from abele.runtime.memory.arena import Arena, MemoryPieces
 from abele.runtime.memory.effects import EffectsOf
 from abele.runtime.memory.host_memory import address_of, aligned_block
-from abele.runtime.native.fusion import Replaced, flattened, has_kernels
+from abele.runtime.native.fusion import Replaced, flattened
 from abele.runtime.native.plan_runs import NO_STRIDES, FusedRun, RunKernels
 from abele.runtime.ranks.group import RankMessage, Ranks
 from abele.runtime.supersteps.copy_leaves import contiguous, copy_leaf, copy_phases, joined, paired
@@ -259,6 +259,9 @@ class Fuser(Protocol):
     def flattened(self, steps: Steps, replaced: Replaced) -> tuple[Program, ...]:
         """The steps of a sequence as they run; ``replaced`` hears of sequences that the host's own stand in for."""
 
+    def stands_in(self, host_body: Steps) -> bool:
+        """True if a host's steps run in place of others, where the behaviour allows it."""
+
     def parts(
         self, steps: Sequence[Program], strides: Mapping[Variable, int] = NO_STRIDES
     ) -> Iterable[Program | FusedRun]:
@@ -391,7 +394,7 @@ class ProgramLowering:
                     self._fused(part)
                 case LibraryCall(host_body=Steps() as host_body) if fuser is not None:
                     self._host_body(part, host_body)
-                case Steps(host_body=Steps() as host_body) if fuser is not None and has_kernels(host_body):
+                case Steps(host_body=Steps() as host_body) if fuser is not None and fuser.stands_in(host_body):
                     self._host_steps(part, host_body)
                 case Steps():
                     self.sequence(part)

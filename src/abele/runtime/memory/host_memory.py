@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import heapq
 import mmap
+import os
 import sys
 import threading
 import weakref
@@ -57,6 +58,11 @@ def guarded_or_none(size: int, *, huge: bool = True) -> npt.NDArray[np.uint8] | 
 def forbid_page(address: int) -> bool:
     """Forbid access to one page of a guarded block; true if that worked."""
     return not _library().mprotect(address, mmap.PAGESIZE, _PROT_NONE)
+
+
+def physical_bytes() -> int:
+    """Memory of this computer; 0 where the system does not say."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 0
 
 
 def address_of(array: npt.NDArray[Any]) -> int:

@@ -144,21 +144,27 @@ Replaced = Callable[[Steps, Program], None]
 """Hears of a sequence that the host's own steps stand in for, and of the last of those."""
 
 
-def flattened(steps: Steps, replaced: Replaced | None = None) -> Iterator[Program]:
+def flattened(steps: Steps, replaced: Replaced | None = None, *, stashes: bool = True) -> Iterator[Program]:
     """The steps of a sequence with those of sequences inside it, but for declarations that do nothing.
 
     Args:
         steps: The sequence.
         replaced: Hears of each sequence inside for which the host has others, all of which kernels can carry out: these
             come in its place, and join the run around them. Without it, and otherwise, such sequences stay whole.
+        stashes: False to leave sequences whole for which the host needs stashes.
     """
     for step in steps:
         if not isinstance(step, Steps):
             if not isinstance(step, WriteUndef):
                 yield step
         elif step.host_body is None:
-            yield from flattened(step, replaced)
-        elif replaced is not None and (inside := tuple(flattened(step.host_body))) and all(map(is_fusible, inside)):
+            yield from flattened(step, replaced, stashes=stashes)
+        elif (
+            replaced is not None
+            and (stashes or not uses_stashes(step.host_body))
+            and (inside := tuple(flattened(step.host_body)))
+            and all(map(is_fusible, inside))
+        ):
             replaced(step, inside[-1])
             yield from inside
         else:
@@ -197,6 +203,11 @@ def is_fusible(step: Program) -> bool:
             return _is_bindable(step.tensor)
         case _:
             return False
+
+
+def uses_stashes(host_body: Steps) -> bool:
+    """True if a host's steps keep values in stashes."""
+    return any(isinstance(step, StashCopy) for step in host_body)
 
 
 def has_kernels(host_body: Steps) -> bool:
@@ -282,6 +293,7 @@ class Storage:
         keep: Variables that the host wants to read.
         may_place: True if the floating-point behaviour may ask for vertices in place of host kernels.
         watched: True if something looks at memory while programs run.
+        stashes: True if the host has the memory for stashes.
 
     Attributes:
         orders: Variables that are stored with their dims in another order, as rows are taken of them.
@@ -296,11 +308,13 @@ class Storage:
         *,
         may_place: bool = False,
         watched: bool = False,
+        stashes: bool = True,
     ) -> None:
         self._effects = effects
         self._arena = arena
         self._stored = set(keep)
         self._may_place = may_place
+        self._stashes = stashes
         # Variables to which host bodies give another order: those of the steps being visited; all that some host body
         # writes; and those that others see as well.
         self._ordered: frozenset[Variable] = frozenset()
@@ -319,7 +333,11 @@ class Storage:
 
     def flattened(self, steps: Steps, replaced: Replaced = _unheard) -> tuple[Program, ...]:
         """The steps of a sequence as they run: kernels take the place of others where nothing can forbid it."""
-        return tuple(flattened(steps, None if self._may_place else replaced))
+        return tuple(flattened(steps, None if self._may_place else replaced, stashes=self._stashes))
+
+    def stands_in(self, host_body: Steps) -> bool:
+        """True if a host's steps run in place of others, where the behaviour allows it."""
+        return has_kernels(host_body) and (self._stashes or not uses_stashes(host_body))
 
     def is_stored(self, variable: Variable) -> bool:
         """True if a variable has storage of its own, valid before and after each run."""
@@ -376,7 +394,7 @@ class Storage:
 
     def _orders_of(self, host_body: Steps) -> frozenset[Variable]:
         """Variables to which a host body gives another order, if it is sure to run."""
-        if self._may_place or not has_kernels(host_body):
+        if self._may_place or not self.stands_in(host_body):
             return frozenset()
         found = Counter(s.variable for s in walk(host_body) if isinstance(s, HostOrder))
         # Only one that writes all of a variable changes its order afterwards alone: what else would have written it?

@@ -109,6 +109,7 @@ class Binder:
         self._orders = dict(storage.orders)
         self._unmoved = unmoved_tables(run, (*storage.orders, *filter(storage.is_stored, variables_of(run))))
         self._numbers: dict[Variable, int] = {}
+        self._stashes: dict[tuple[Variable, Variable | None, int], int] = {}
         self.buffers: list[Buffer] = []
         self.owners: list[Owner] = []
 
@@ -130,7 +131,7 @@ class Binder:
         if isinstance(step, LibraryCall):
             return self._library_call(name, step)
         if isinstance(step, StashCopy):
-            number = self._add(step, step.tensor.shape, step.tensor.dtype, step.variable.name)
+            number = self._stash(step)
             return self._part_copies(name, step.tensor, number, into_view=not step.saves)
         assert isinstance(step, Copy)
         match step.source, step.destination:
@@ -234,6 +235,13 @@ class Binder:
         """A buffer for one copy of a stream, in the shape of the other side: copies go in flattened order."""
         return self._add(StreamUse(stream), tensor.shape, stream.dtype, stream.name)
 
+    def _stash(self, step: StashCopy) -> int:
+        """The buffer of a stash's row; copies of a row that one index names share it."""
+        key = step.variable, None if step.row is None else step.row.variables[0], step.tensor.size
+        if key not in self._stashes:
+            self._stashes[key] = self._add(step, step.tensor.shape, step.tensor.dtype, step.variable.name)
+        return self._stashes[key]
+
     def _add(self, owner: Owner, shape: tuple[int, ...], dtype: ElementType, name: str) -> int:
         number = len(self.owners)
         pinned = isinstance(owner, StreamUse | StashCopy | SeedWord) or (
@@ -310,6 +318,10 @@ class HostKernels:
     def flattened(self, steps: Steps, replaced: Replaced) -> tuple[Program, ...]:
         """The steps of a sequence as they run; ``replaced`` hears of sequences that the host's own stand in for."""
         return self._storage.flattened(steps, replaced)
+
+    def stands_in(self, host_body: Steps) -> bool:
+        """True if a host's steps run in place of others, where the behaviour allows it."""
+        return self._storage.stands_in(host_body)
 
     def parts(
         self, steps: Sequence[Program], strides: Mapping[Variable, int] = NO_STRIDES
