@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.graph import Graph, concat
+from abele.graph.elements import elements_of
 from abele.graph.interval_set import IntervalSet
 from abele.runtime.memory.arena import ALIGNMENT, Arena, address_of
-from abele.graph.elements import elements_of
 
 pairs = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 8)), max_size=12)
 
