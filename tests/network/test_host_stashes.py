@@ -40,6 +40,7 @@ def model(*, pipelined: bool = True, dropout: bool = False) -> Network:
             normed = build.norm(net, active, 1, 1e-5, gain, shift)[0]
             hidden = build.map_(net, arg(0) + arg(1), [normed, hidden])
             net.loss = build.mean(net, build.map_(net, arg(0) * arg(0), [hidden]), [0, 1])
+    assert net.loss is not None
     net.output(net.loss)
     return net.finish()
 

@@ -50,10 +50,10 @@ def test_stash__rows_in_turn__each_round_finds_what_was_saved_so_many_rounds_bef
         np.testing.assert_array_equal(engine[y], start + 14 - rows)
 
 
-@pytest.mark.parametrize("options", [{"mode": "tiles"}, {"checks": "all"}], ids=["tiles", "checks"])
-def test_stash__vertices_as_placed__the_steps_run(options: dict[str, str]) -> None:
+@pytest.mark.parametrize("checks", [None, "all"])
+def test_stash__vertices_as_placed__the_steps_run(checks: str | None) -> None:
     graph, step, x, y = _delayed()
-    with Engine(graph, Repeat(3, step), keep=[x, y], **options) as engine:
+    with Engine(graph, Repeat(3, step), mode="tiles", checks=checks, keep=[x, y]) as engine:
         engine[x], engine[y] = np.zeros((4, 6), np.float32), np.ones((4, 6), np.float32)
         engine.run()
         np.testing.assert_array_equal(engine[y], -np.ones((4, 6)))
@@ -86,6 +86,7 @@ def test_stash__with_rows_that_are_too_short__is_refused() -> None:
 
 
 def test_stash__on_the_machine__is_refused() -> None:
-    graph, step, x, y = _delayed()
-    with pytest.raises(Exception, match="StashCopy"):
-        ab.compile_program(graph, Sequence(Copy(x, y), step.steps[0].host_body.steps[0]))
+    graph, _, x, y = _delayed()
+    stash = graph.variable("f32", (1, 24), name="another").map(0)
+    with pytest.raises(ControlProgramError, match="StashCopy"):
+        ab.compile_program(graph, Sequence(Copy(x, y), StashCopy(x, stash, None, saves=True)))
