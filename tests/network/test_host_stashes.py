@@ -1,4 +1,4 @@
-"""What hosts keep instead of making it again: values of the same bits, and a program that the machine does not know."""
+"""Stashes of hosts: values have the bits that are made again, and the machine does not know of them."""
 
 from __future__ import annotations
 

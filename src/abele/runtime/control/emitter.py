@@ -289,7 +289,7 @@ class Emitter:
         return self.leaves[leaf]
 
     def stash_rows(self, leaves: Iterable[Leaf]) -> None:
-        """Point leaves that follow to the rows of stashes that are named now."""
+        """Point leaves to the rows of stashes for the code that follows."""
         rows = [
             (self._argument_list(leaf) + n, argument)
             for leaf in leaves

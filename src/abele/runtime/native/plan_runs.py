@@ -101,7 +101,7 @@ class Binder:
 
     Attributes:
         buffers: By number.
-        owners: What is behind each buffer; None for one that only the kernels know.
+        owners: The owner of each buffer; None for one that only the kernels know.
     """
 
     def __init__(self, storage: Storage, run: Run) -> None:
