@@ -50,6 +50,10 @@ Value = Any
 class PairPackingWriter(PackingWriter):
     """The functions that pack pairs while they are written."""
 
+    def _run_parts(self, width: int) -> list[int]:
+        # Pairs are made of neighbours along the summed dim.
+        return []
+
     def _in_rows(self, first: Value, last: Value, run: int) -> Value:
         # A piece that begins with the second of a pair has none of its pairs in one word.
         is_odd = self.builder.trunc(first, ll.IntType(1))

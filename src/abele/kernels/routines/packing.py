@@ -151,8 +151,8 @@ class PackingWriter(RoutineWriter):
         panel = PackedPanel(type_, width, there, across=across, along=along, source=source, target=target)
         b = self.builder
         with b.if_else(b.icmp_signed(">", across_run, i64(1))) as (copies, others):
-            with copies, self._pieces(first, there, across_run) as (i, size):
-                self._pack_across(panel, (i, size), depth)
+            with copies:
+                self._pack_runs(panel, first, across_run, depth)
             with others, self._pieces(slice_, depth, self.most(along_run, i64(1))) as (p, size):
                 ends, last = p, self.builder.add(p, size)
                 for run in dict.fromkeys((self.sizes.lanes, min(NARROW, self.sizes.lanes))):
@@ -194,6 +194,44 @@ class PackingWriter(RoutineWriter):
 
     def _entry(self, table: Value, index: Value) -> Value:
         return self.builder.load(self.at(table, index, I64), typ=I64)
+
+    def _pack_runs(self, panel: PackedPanel, first: Value, run: Value, depth: Value) -> None:
+        """Neighbours lie across the panel in runs: those of a whole panel are copied row after row, else run by run."""
+        b, width = self.builder, panel.width
+        is_cut = b.icmp_signed(">", b.add(b.srem(first, run), i64(width)), run)
+        is_cut = b.and_(is_cut, b.icmp_signed("==", panel.there, i64(width)))
+        ends = b.or_(first, run)
+        done, pieces = (self.function.append_basic_block(part) for part in ("done", "pieces"))
+        for size in self._run_parts(width):
+            copy, other = (self.function.append_basic_block(part) for part in ("copy", "other"))
+            fits = b.icmp_signed("==", b.and_(ends, i64(size - 1)), i64(0))
+            b.cbranch(b.and_(is_cut, fits), copy, other)
+            b.position_at_end(copy)
+            self._copy_parts(panel, size, depth)
+            b.branch(done)
+            b.position_at_end(other)
+        b.branch(pieces)
+        b.position_at_end(pieces)
+        with self._pieces(first, panel.there, run) as (i, count):
+            self._pack_across(panel, (i, count), depth)
+        b.branch(done)
+        b.position_at_end(done)
+
+    def _run_parts(self, width: int) -> list[int]:
+        """Sizes of the equal parts in which rows of a panel are copied that several runs make up; largest first."""
+        return [size for size in dict.fromkeys((self.sizes.lanes, NARROW, 2)) if width % size == 0][:2]
+
+    def _copy_parts(self, panel: PackedPanel, size: int, depth: Value) -> None:
+        """Copy whole rows of a panel in parts of ``size``, each from a place of its own."""
+        type_, width = stored_type(panel.type), panel.width
+        kind = ll.VectorType(type_, size)
+        starts = [self.at(panel.source, self._entry(panel.across, i64(i)), type_) for i in range(0, width, size)]
+        with self.loop(i64(0), depth, 1) as p:
+            line = self._entry(panel.along, p)
+            row = self.at(panel.target, self.builder.mul(p, i64(width)), F32)
+            for part, start in enumerate(starts):
+                raw = self.builder.load(self.at(start, line, type_), typ=kind, align=element_bytes(panel.type))
+                self.builder.store(self._widened(raw, panel.type), self.at(row, i64(part * size), F32), align=4)
 
     def _pack_across(self, panel: PackedPanel, piece: tuple[Value, Value], depth: Value) -> None:
         """Rows of the panel lie in memory as they shall: vector copies of a piece, given by its start and size."""
