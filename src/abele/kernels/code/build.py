@@ -13,6 +13,7 @@ from abele.kernels.nest.ir import Affine, affine
 from abele.kernels.nest.loop_nest import ElementAccess, LoopNest
 from abele.kernels.products.epilogue import COLUMN_SHARE, ROW_SHARE
 from abele.kernels.products.schedule import Epilogue, ProductSchedule, ShareProduct
+from abele.kernels.routines.blocking import Kept
 from abele.kernels.routines.packed import ROUTINE
 from abele.kernels.schedule.pack_panels import Panel
 from abele.kernels.schedule.schedule import NestSchedule
@@ -80,13 +81,14 @@ class _ProductWriter(DriverWriter):
             self._finish_share(share, epilogue, self.callees + 2 + number)
 
     def _decoded(self, unit: Value) -> _ShareValues:
-        """Rows fastest, so that shares after each other have columns in common; then columns, then the batch."""
+        """Batch slowest; rows or columns, whichever are kept, so that shares after each other have them in common."""
         b, schedule = self.builder, self.schedule
         m, n, _ = self.product.shape
         indices: dict[str, Value] = {}
         number = unit
-        digits = [*self.product.batch, (COLUMN_SHARE, schedule.parts[1]), (ROW_SHARE, schedule.parts[0])]
-        for dim, count in reversed(digits):
+        cuts = [(COLUMN_SHARE, schedule.parts[1]), (ROW_SHARE, schedule.parts[0])]
+        cuts = cuts[::-1] if schedule.kept == Kept.ROWS else cuts
+        for dim, count in reversed([*self.product.batch, *cuts]):
             indices[dim] = b.urem(unit, _i64(count))
             unit = b.udiv(unit, _i64(count))
         extents, lasts = [], []
@@ -112,11 +114,10 @@ class _ProductWriter(DriverWriter):
         if schedule.library is not None:
             self._call_library(schedule.library, share, (row, column), target)
             return
-        # Shares after each other have columns in common: but for the first of a thread, they are packed already.
-        again = b.and_(
-            b.icmp_signed("!=", share.indices[ROW_SHARE], _i64(0)), b.icmp_signed("!=", share.unit, self.begin)
-        )
-        held = b.zext(again, I64) if schedule.keeps else _i64(0)
+        # What shares after each other have in common is packed already, but for the first of a thread.
+        fastest = COLUMN_SHARE if schedule.kept == Kept.ROWS else ROW_SHARE
+        again = b.and_(b.icmp_signed("!=", share.indices[fastest], _i64(0)), b.icmp_signed("!=", share.unit, self.begin))
+        held = b.zext(again, I64) if schedule.kept else _i64(0)
         factors = [self._element(operand, share.indices) for operand in (product.left, product.right)]
         rows, columns = share.extents
         places = self.slot(self.callees + 1)

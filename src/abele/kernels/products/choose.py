@@ -10,7 +10,7 @@ from itertools import product
 from abele.kernels.nest.loop_nest import ElementAccess, LoopNest
 from abele.kernels.products.matrix_product import MatrixProduct, find_product
 from abele.kernels.products.schedule import DenseMatrix, ProductSchedule, ShareProduct
-from abele.kernels.routines.blocking import Blocking
+from abele.kernels.routines.blocking import Blocking, Kept
 from abele.kernels.routines.costs import LOOPS, MIN_GAIN, PACKED, USUAL_PACKING, ProductCosts
 from abele.kernels.routines.packed import FEW_STRIPS
 from abele.kernels.routines.product_class import ProductClass, share_at
@@ -30,27 +30,38 @@ MAX_TILE_BYTES = 1 << 18
 """Sums of a share: they stay in a second-level cache until something is done with them."""
 MAX_PARTS, MAX_SHARE = 64, 256
 """Parts that are tried along a dim; above this many results, also parts of this size."""
-READING = 2.0
-"""Cost of reading an element of the packed columns for a share: from a shared cache, mostly behind the arithmetic."""
+READING = 8.0
+"""Cost of reading an element that is kept for a share: from a shared cache, mostly behind the arithmetic."""
 CALL = 4000.0
 """Cost of a share beside that, in multiply-adds."""
 
 
 @lru_cache(maxsize=4096)
-def choose_shares(shape: tuple[int, int, int], digits: tuple[int, int], count: int, sizes: Blocking) -> tuple[int, int]:
-    """Rows and columns of the shares of ``count`` products of rows, columns and summed elements ``shape``.
+def choose_shares(
+    shape: tuple[int, int, int], digits: tuple[int, int], count: int, sizes: Blocking
+) -> tuple[int, int, Kept]:
+    """Shares of ``count`` products of rows, columns and summed elements ``shape``: rows, columns, and what is kept.
 
     Rows and columns of a share are multiples of ``digits``.
     """
-    m, n, _ = shape
+    m, n, k = shape
     cuts = list(product(_cuts(m, sizes.rows, digits[0]), _cuts(n, sizes.columns, digits[1])))
     smallest = min(cuts, key=math.prod)
     fitting = [(r, c) for r, c in cuts if 4 * r * c <= MAX_TILE_BYTES] or [smallest]
 
-    def cost(cut: tuple[int, int]) -> float:
-        return sum(product_cost(shape, count, cut, threads, sizes) for threads in THREADS)
+    def cost(choice: tuple[int, int, Kept]) -> float:
+        *cut, kept = choice
+        return sum(product_cost(shape, count, (cut[0], cut[1]), threads, sizes, kept) for threads in THREADS)
 
-    return min(fitting, key=cost)
+    choices = [(r, c, kept) for r, c in fitting for kept in Kept if kept is _keepable(kept, (r, c), k, sizes)]
+    return min(choices, key=cost)
+
+
+def _keepable(kept: Kept, cut: tuple[int, int], depth: int, sizes: Blocking) -> Kept:
+    """``kept`` if there is room for it between calls, else nothing."""
+    if kept == Kept.NOTHING:
+        return kept
+    return kept if sizes.can_keep(depth, cut[kept == Kept.COLUMNS]) else Kept.NOTHING
 
 
 def product_cost(
@@ -59,22 +70,25 @@ def product_cost(
     cut: tuple[int, int],
     threads: int,
     sizes: Blocking,
+    kept: Kept,
 ) -> float:
     """Expected cost of ``count`` products on ``threads``, in multiply-adds: that of the slowest, times their number."""
     m, n, k = shape
     rows, columns = cut
     # In words of pairs, tiles do a multiply-add in half the time, and packing costs twice as many of them.
     packing = USUAL_PACKING * sizes.word
-    parts = -(-m // rows)
-    units = -(-count * parts * -(-n // columns) // threads)
+    parts, across = -(-m // rows), -(-n // columns)
+    units = -(-count * parts * across // threads)
     whole = -(-columns // sizes.lanes) * sizes.lanes
     # Rows are packed for every strip, or once where there are many.
     strips = -(-columns // sizes.strip)
     strips = strips if strips <= FEW_STRIPS else 1
-    # Columns are packed by the first share of a thread that has them, rows by every share.
-    blocks = -(-units // parts) if sizes.keeps(k, columns) else units
-    one = rows * (whole + packing * strips) * k + READING * k * whole + CALL
-    return threads * (units * one + blocks * packing * k * columns)
+    # What is kept is packed by the first share of a thread that has it, the other operand by every share.
+    row_blocks = -(-units // across) if kept == Kept.ROWS else units * strips
+    column_blocks = -(-units // parts) if kept == Kept.COLUMNS else units
+    reading = READING * k * (rows * -(-columns // sizes.strip) if kept == Kept.ROWS else whole)
+    one = rows * whole * k + reading + CALL
+    return threads * (units * one + packing * k * (row_blocks * rows + column_blocks * columns))
 
 
 def _cuts(extent: int, step: int, digit: int) -> list[int]:
@@ -164,8 +178,8 @@ def choose_product(nest: LoopNest, target: HostTarget) -> ProductSchedule | None
     if way == LOOPS:
         return None
     digits = product.inner(product.rows), product.inner(product.columns)
-    shares = choose_shares(product.shape, digits, product.count, sizes)
-    schedule = ProductSchedule(product, *shares, sizes)
+    rows, columns, kept = choose_shares(product.shape, digits, product.count, sizes)
+    schedule = ProductSchedule(product, rows, columns, sizes, kept)
     if way == PACKED:
         return schedule
     return replace(schedule, library=library_call(product, way, schedule.columns, is_direct=schedule.is_direct))
@@ -177,7 +191,8 @@ def _fastest(whole: ProductSchedule, target: HostTarget, costs: ProductCosts, li
     # One share packs least: where that is far from paying, no cut does.
     points = math.prod(product.shape) * product.count
     loops = WIDENING if product.left.type.is_quarter or product.right.type.is_quarter else 1.0
-    usual = loops * sizes.word * points / product_cost(product.shape, product.count, product.shape[:2], 1, sizes)
+    cost = product_cost(product.shape, product.count, product.shape[:2], 1, sizes, Kept.NOTHING)
+    usual = loops * sizes.word * points / cost
     if usual < HOPELESS:
         return LOOPS
     of, ways = product_class(product, sizes, target), (LOOPS, PACKED, *([library] if library is not None else []))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from abele.kernels.nest.loop_nest import ElementAccess, LoopNest
 from abele.kernels.products.matrix_product import MatrixProduct
-from abele.kernels.routines.blocking import Blocking
+from abele.kernels.routines.blocking import Blocking, Kept
 from abele.kernels.routines.multiply import Places, places_of
 from abele.layout import Modes
 
@@ -51,6 +51,7 @@ class ProductSchedule:
         rows: Rows of a share; the last may have fewer.
         columns: Columns of a share.
         sizes: Blocking of the packed routine.
+        kept: What is kept packed for the next share; shares that have it in common follow each other.
         library: Call of a library for a share; None: the packed routine multiplies it.
     """
 
@@ -58,6 +59,7 @@ class ProductSchedule:
     rows: int
     columns: int
     sizes: Blocking
+    kept: Kept = Kept.COLUMNS
     library: ShareProduct | None = None
 
     @property
@@ -77,11 +79,6 @@ class ProductSchedule:
         inner = product.length(product.columns[-1:])
         return product.result is not None and (len(product.columns) == 1 or inner % self.sizes.lanes == 0)
 
-    @property
-    def keeps(self) -> bool:
-        """True if the packed columns of a share are kept for the next, whose columns are mostly the same."""
-        return self.sizes.keeps(self.product.shape[2], self.columns)
-
     def places(self) -> Places:
         """Offsets of the matrices' elements; sums of a share that are not stored in place have rows of its width."""
         product = self.product
@@ -96,14 +93,15 @@ class ProductSchedule:
         sums: list[Modes] = [((m, self.columns),), ((n, 1),)]
         if result is not None and self.is_direct:
             sums = [digits(product.rows, result), digits(product.columns, result)]
-        return places_of([*(digits(*dim) for dim in dims), *sums], keeps=self.keeps)
+        return places_of([*(digits(*dim) for dim in dims), *sums], self.kept)
 
     @property
     def tile_offset(self) -> int:
         """Offset of the sums of a share in its scratch memory, in bytes."""
         if self.library is not None:
             return 64
-        return -(-self.sizes.work_bytes(self.product.shape[2], self.columns) // 64) * 64
+        work = self.sizes.work_bytes((self.rows, self.columns, self.product.shape[2]), self.kept)
+        return -(-work // 64) * 64
 
     @property
     def scratch_bytes(self) -> int:

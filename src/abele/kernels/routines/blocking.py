@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 
 MAX_KEPT_BYTES = 1 << 22
 """Most bytes of a packed block that is kept for the next call: it comes from a shared cache, and is used in full."""
+
+
+class Kept(IntEnum):
+    """What a call leaves packed for the next one: nothing, its columns, or its rows."""
+
+    NOTHING = 0
+    COLUMNS = 1
+    ROWS = 2
 
 
 @dataclass(frozen=True)
@@ -57,22 +66,32 @@ class Blocking:
         """
         return -(-self.block // self.rows) * (-(-self.rows * self.words(self.depth) // self.lanes) + 1) * self.lanes
 
+    def all_panel_elements(self, depth: int, rows: int) -> int:
+        """Packed words of ``rows`` rows over the whole of ``depth``, in whole lines."""
+        slices = -(-depth // self.depth)
+        words = self.words(-(-depth // slices))
+        return -(-slices * -(-rows // self.rows) * (self.rows * words + self.lanes) // LINE_WORDS) * LINE_WORDS
+
     def words(self, depth: int) -> int:
         """Words of packed memory for ``depth`` summed elements."""
         return -(-depth // self.word)
 
-    def keeps(self, depth: int, columns: int) -> bool:
-        """True if the packed block of ``columns`` columns over the whole of ``depth`` is kept from call to call."""
-        return 4 * self.words(depth) * columns <= MAX_KEPT_BYTES
+    def can_keep(self, depth: int, extent: int) -> bool:
+        """True if ``extent`` rows or columns over the whole of ``depth`` are few enough to be kept from call to call."""
+        return 4 * self.words(depth) * extent <= MAX_KEPT_BYTES
 
-    def work_bytes(self, depth: int, columns: int) -> int:
-        """Bytes of working memory of calls over ``depth`` summed elements and at most ``columns`` columns."""
+    def work_bytes(self, shape: tuple[int, int, int], kept: Kept) -> int:
+        """Bytes of working memory of calls over at most so many rows and columns, and so many summed elements."""
+        rows, columns, depth = shape
         whole = -(-columns // self.columns) * self.columns
         # Columns of one slice, or of all slices where these are kept.
-        deep = depth if self.keeps(depth, columns) else min(depth, self.depth)
-        return 4 * (self.panel_elements + self.words(deep) * whole)
+        deep = depth if kept == Kept.COLUMNS else min(depth, self.depth)
+        panels = self.all_panel_elements(depth, rows) if kept == Kept.ROWS else self.panel_elements
+        return 4 * (panels + self.words(deep) * whole)
 
 
+LINE_WORDS = 16
+"""Words of a line of the caches."""
 GROUP = 8
 """Panels of A that are packed side by side where their rows lie next to each other: of f32 they fill whole lines of the
 caches, of 64 bytes, so that each is read once."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from abele import layout
-from abele.kernels.routines.blocking import Blocking
+from abele.kernels.routines.blocking import Blocking, Kept
 from abele.kernels.routines.packed import product_module
 from abele.layout import Modes
 from abele.llvm.jit import Native, compile_keyed
@@ -30,7 +30,7 @@ class Places:
     """Offsets and sizes of a routine's matrices, as they lie in memory.
 
     Attributes:
-        numbers: Summed elements; addresses of the tables; runs; whether the packed block is kept.
+        numbers: Summed elements; addresses of the tables; runs; what is kept (:class:`Kept`).
         tables: Offsets in elements, of A's rows and columns, B's rows and columns, and C's rows and columns.
     """
 
@@ -43,11 +43,11 @@ class Places:
         return int(self.numbers.ctypes.data)
 
 
-def places_of(dims: Sequence[Modes], *, keeps: bool) -> Places:
+def places_of(dims: Sequence[Modes], kept: Kept) -> Places:
     """The places of matrices with these dims: A's rows and columns, B's rows and columns, C's rows and columns."""
     tables = tuple(map(offsets, dims))
     runs = [run_of(dim) for dim in dims[:4]]
-    numbers = np.array([tables[1].size, *(t.ctypes.data for t in tables), *runs, int(keeps)], np.int64)
+    numbers = np.array([tables[1].size, *(t.ctypes.data for t in tables), *runs, int(kept)], np.int64)
     return Places(numbers, tables)
 
 
@@ -67,7 +67,7 @@ def run_of(digits: Modes) -> int:
 
 # The packed routine as native code of this CPU, made once per host.
 
-PACKED_VERSION = 6
+PACKED_VERSION = 7
 """Part of the cache key; raised when the code of equal sizes changes."""
 LLVM_SPEED = 1
 """Optimisation level: loops are tiled and unrolled already."""

@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from abele.kernels.routines.blocking import GROUP, Blocking
+from abele.kernels.routines.blocking import GROUP, LINE_WORDS, Blocking, Kept
 from abele.kernels.routines.packing import PackedPanel, PackingWriter, RoutineWriter, halves, i64
 from abele.llvm import ir as ll
 from abele.llvm.emit import BF16, F32, I1, I16, I32, I64, POINTER, VOID, constant, declared, multiply_add, prefetch
@@ -128,14 +128,14 @@ ROUTINE = ll.FunctionType(VOID, [POINTER, I64, I64, I64, I64, POINTER, POINTER, 
 """A product: ``void (where*, row, rows, column, columns, A*, B*, float* C, adds, held, work*)``, numbers of 64 bits.
 
 It makes ``rows`` × ``columns`` results from ``row`` and ``column`` on, and adds them to what is there if ``adds`` is 1.
-If ``held`` is 1, ``work`` is as the last call left it, whose columns were the same.
+If ``held`` is 1, ``work`` is as the last call left it, whose columns, or rows, were the same: what ``where`` says is kept.
 ``where`` says where the matrices' elements lie (:class:`abele.kernels.routines.multiply.Places`)."""
 FEW_STRIPS = 2
 """Strips up to which rows are packed anew for each: packed once, they come from the second-level cache, not the first.
 From four strips on that was faster in both sizes of tile on an AMD Zen 5; at two it was not in each."""
 NUM_PLACES = 12
 """Numbers that ``where`` has: the summed elements; tables of A's rows and columns, B's rows and columns, C's rows and
-columns; the runs without a stride of the first four; and 1 if the whole packed block is kept."""
+columns; the runs without a stride of the first four; and what is kept (:class:`abele.kernels.routines.blocking.Kept`)."""
 
 
 def product_module(sizes: Blocking, left: str, right: str, name: str) -> ll.Module:
@@ -164,10 +164,25 @@ class _PackedWriter(RoutineWriter):
             for n in range(NUM_PLACES)
         )
         rows_a, columns_a, rows_b, columns_b, rows_c, columns_c = tables
-        blocks = self.at(packed_rows, i64(sizes.panel_elements), F32)
         whole = self.builder.mul(self.parts(n, sizes.columns), i64(sizes.columns))
         # Slices as even as may be, so that none is short.
-        depth = self.builder.mul(self.parts(self.parts(k, self.parts(k, sizes.depth)), sizes.word), i64(sizes.word))
+        slices = self.parts(k, sizes.depth)
+        most_words = self.parts(self.parts(k, slices), sizes.word)
+        depth = self.builder.mul(most_words, i64(sizes.word))
+        keeps_columns, keeps_rows = (
+            self.builder.icmp_signed("==", keeps, i64(kept)) for kept in (Kept.COLUMNS, Kept.ROWS)
+        )
+        # Panels of a block of rows, or of all rows and slices where these are kept, then columns.
+        slice_panels = self.builder.mul(
+            self.parts(m, sizes.rows), self.builder.add(self.builder.mul(most_words, i64(sizes.rows)), i64(sizes.lanes))
+        )
+        all_panels = self.builder.mul(
+            self.parts(self.builder.mul(slices, slice_panels), LINE_WORDS), i64(LINE_WORDS)
+        )
+        room = self.builder.select(keeps_rows, all_panels, i64(sizes.panel_elements))
+        blocks = self.at(packed_rows, room, F32)
+        is_held = self.builder.icmp_signed("!=", held, i64(0))
+        columns_held, rows_held = (self.builder.and_(is_held, kept) for kept in (keeps_columns, keeps_rows))
         with (
             self.loop(i64(0), k, depth) as slice_,
             self.loop(i64(0), m, sizes.block) as block_row,
@@ -180,9 +195,9 @@ class _PackedWriter(RoutineWriter):
             onto = b_.select(b_.icmp_signed(">", slice_, i64(0)), i64(1), adds)
             from_column = b_.add(first_column, strip)
             # Slices lie behind each other where all are kept, in each the panels of all columns.
-            before = b_.mul(b_.mul(self.parts(slice_, sizes.word), whole), keeps)
+            before = b_.select(keeps_columns, b_.mul(self.parts(slice_, sizes.word), whole), i64(0))
             block = self.at(blocks, b_.add(before, b_.mul(strip, words)), F32)
-            is_there = b_.or_(b_.icmp_signed("!=", held, i64(0)), b_.icmp_signed(">", block_row, i64(0)))
+            is_there = b_.or_(columns_held, b_.icmp_signed(">", block_row, i64(0)))
             with self.loop(i64(0), b_.select(is_there, i64(0), columns), sizes.columns) as column:
                 there = self.least(i64(sizes.columns), b_.sub(columns, column))
                 target = self.at(block, b_.mul(column, words), F32)
@@ -193,14 +208,20 @@ class _PackedWriter(RoutineWriter):
             # Rows that few strips need are packed for each of them, where the last ones were: they never leave the
             # first cache, of which a panel takes half. Packed once for all strips they come from the second. Panels
             # side by side must fit into the first as well.
-            is_kept = b_.icmp_signed(">", n, i64(FEW_STRIPS * sizes.strip))
+            is_kept = b_.or_(keeps_rows, b_.icmp_signed(">", n, i64(FEW_STRIPS * sizes.strip)))
             is_near = b_.or_(is_kept, b_.icmp_signed("<=", words, i64(2 * sizes.words(sizes.depth) // GROUP)))
             is_needed = b_.or_(b_.not_(is_kept), b_.icmp_signed("==", strip, i64(0)))
+            is_needed = b_.and_(is_needed, b_.not_(rows_held))
+            # Where rows are kept, panels of all slices and blocks follow each other.
+            earlier = b_.add(
+                b_.mul(b_.sdiv(slice_, depth), slice_panels), b_.mul(b_.sdiv(block_row, i64(sizes.rows)), stride)
+            )
+            block_panels = self.at(packed_rows, b_.select(keeps_rows, earlier, i64(0)), F32)
             with self.loop(i64(0), rows_here, GROUP * sizes.rows) as group:
                 there = self.least(i64(GROUP * sizes.rows), b_.sub(rows_here, group))
                 from_row = b_.add(b_.add(first_row, block_row), group)
                 before = b_.select(is_kept, b_.mul(b_.sdiv(group, i64(sizes.rows)), stride), i64(0))
-                panels = self.at(packed_rows, before, F32)
+                panels = self.at(block_panels, before, F32)
                 is_grouped: Value = ll.Constant(I1, 0)
                 if pack_group is not None:
                     is_grouped = b_.and_(is_near, self._is_in_run(from_row, there, row_run))
