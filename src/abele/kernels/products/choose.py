@@ -30,7 +30,7 @@ MAX_TILE_BYTES = 1 << 18
 """Sums of a share: they stay in a second-level cache until something is done with them."""
 MAX_PARTS, MAX_SHARE = 64, 256
 """Parts that are tried along a dim; above this many results, also parts of this size."""
-READING = 8.0
+READING = 4.0
 """Cost of reading an element that is kept for a share: from a shared cache, mostly behind the arithmetic."""
 CALL = 4000.0
 """Cost of a share beside that, in multiply-adds."""
