@@ -113,8 +113,15 @@ def _sums(spaces: SpaceTable, task: Task) -> Put:
     bare = len(task.puts) == 1 and own.value == Acc(0) and spaces[own.space].type == f32
     if bare and own.space not in task.reads and names == set(dict(task.parallel)):
         return own
-    space = spaces.add(tuple(n for _, n in task.parallel), f32, f"{task.name}.sums")
-    return Put(space.number, tuple(affine(d) for d, _ in task.parallel), Acc(0))
+    dims = _stored_order(task)
+    space = spaces.add(tuple(task.extents[d] for d in dims), f32, f"{task.name}.sums")
+    return Put(space.number, tuple(map(affine, dims)), Acc(0))
+
+
+def _stored_order(task: Task) -> list[str]:
+    """The parallel dims of ``task`` in the order in which they index its results: its last part reads sums so."""
+    stored = [name for put in task.puts for position in put.index for name in position.names]
+    return list(dict.fromkeys([*(d for d in stored if d in dict(task.parallel)), *(d for d, _ in task.parallel)]))
 
 
 def _part(task: Task, onto: Put, dim: str, low: int, extent: int, *, last: bool) -> Task:
