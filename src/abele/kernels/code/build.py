@@ -116,7 +116,8 @@ class _ProductWriter(DriverWriter):
             return
         # What shares after each other have in common is packed already, but for the first of a thread.
         fastest = COLUMN_SHARE if schedule.kept == Kept.ROWS else ROW_SHARE
-        again = b.and_(b.icmp_signed("!=", share.indices[fastest], _i64(0)), b.icmp_signed("!=", share.unit, self.begin))
+        is_first = b.icmp_signed("==", share.indices[fastest], _i64(0))
+        again = b.and_(b.not_(is_first), b.icmp_signed("!=", share.unit, self.begin))
         held = b.zext(again, I64) if schedule.kept else _i64(0)
         factors = [self._element(operand, share.indices) for operand in (product.left, product.right)]
         rows, columns = share.extents

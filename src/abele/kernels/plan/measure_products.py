@@ -12,6 +12,7 @@ Example: a point takes some 15 ms as loops, of which LLVM has 11, and 10 ms as t
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import zlib
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from typing import TypeVar
 
 from abele.host_facts import UnsettledError, measured, share_of_arithmetic
 from abele.kernels.nest.binding import BoundKernel, Buffer, bind, bound_calls
-from abele.kernels.nest.ir import Expr, HostKernel, load, nest, select, store
+from abele.kernels.nest.ir import Affine, Expr, HostKernel, affine, load, nest, select, store
 from abele.kernels.nest.loop_nest import Fetch
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.plan.assemble import assemble
@@ -28,7 +29,7 @@ from abele.kernels.plan.functions import FunctionProgram, TaskFunction
 from abele.kernels.plan.repeated import RepeatedPlan
 from abele.kernels.plan.schedule_functions import choose_schedules, generate_code
 from abele.kernels.routines.costs import LOOPS, PACKED, ProductCosts
-from abele.kernels.routines.product_class import POINTS, ProductClass
+from abele.kernels.routines.product_class import CORNERS, POINTS, ProductClass, with_traits
 from abele.kernels.target import HostTarget, host_target
 from abele.llvm.cache import code_digest
 from abele.llvm.flush import denormals_flushed
@@ -38,10 +39,12 @@ from abele.numerics import bf16, f32
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 
-VERSION = 1
+VERSION = 2
 """Raised when rates are measured in another way."""
 _CODE = ("kernels/code", "kernels/nest", "kernels/products", "kernels/routines", "kernels/schedule")
 """Folders of the code that rates depend on."""
+_BLOCK, _RESULT_BLOCK = 16, 4
+"""Elements of the blocks that are measured, of operands and of results."""
 _PASSED = (288, 288, 12)
 """Product whose results are many for its arithmetic."""
 _lock = threading.RLock()
@@ -76,11 +79,28 @@ class MeasuredRates:
             of: The class.
             anew: True to measure them now, whatever is known.
         """
+        bare = self.measured(way, of.bare, anew=anew)
+        ratios = [self._ratios(way, trait, anew=anew) for trait in of.traits]
+        known = [ratio for ratio in ratios if ratio is not None]
+        if bare is None or len(known) < len(ratios):
+            return None
+        return with_traits(bare, known) if known else bare
+
+    def measured(self, way: str, of: ProductClass, *, anew: bool = False) -> tuple[float, ...] | None:
+        """Rates of a way at the points at which the class itself is measured."""
 
         def measure() -> tuple[float, ...]:
-            return tuple(float(f"{self._share(way, of, shape):.4g}") for shape in POINTS)
+            return tuple(float(f"{self._share(way, of, shape):.4g}") for shape in points)
 
-        return _kept(f"products-{way}-{of.name}", _version(POINTS, way), tuple[float, ...], measure, anew=anew)
+        points = CORNERS if of.traits else POINTS
+        return _kept(f"products-{way}-{of.name}", _version(points, way), tuple[float, ...], measure, anew=anew)
+
+    def _ratios(self, way: str, trait: ProductClass, *, anew: bool) -> list[float] | None:
+        """Rates with a trait by those without, at the corners."""
+        found, bare = self.measured(way, trait, anew=anew), self.measured(way, trait.bare)
+        if found is None or bare is None:
+            return None
+        return [share / bare[POINTS.index(shape)] for share, shape in zip(found, CORNERS, strict=True)]
 
     def passing(self, *, anew: bool = False) -> float | None:
         """Cost of handing a result on through a cache, in multiply-adds of the machine; None: not to be measured."""
@@ -160,23 +180,49 @@ def product_calls(
         with_relu: True for a ReLU.
     """
     extents = dict(zip("ijk", shape, strict=True))
-    left, right = ("k", "i") if of.left_turned else ("i", "k"), ("j", "k") if of.right_turned else ("k", "j")
+    turned = (("k", "i") if of.left_turned else ("i", "k"), ("j", "k") if of.right_turned else ("k", "j"))
     type_ = bf16 if of.pairs else f32
-    shapes = [tuple(extents[d] for d in dims) for dims in (left, right, ("i", "j"))]
+    are_in_blocks = (of.left_in_blocks, of.right_in_blocks, of.results_in_blocks)
+    # The nearest dim of a matrix in blocks is two digits; the slower one steps over all of the other dim.
+    digits = {
+        dims[1]: math.gcd(extents[dims[1]], size)
+        for dims, is_in_blocks, size in zip(
+            (*turned, ("i", "j")), are_in_blocks, (_BLOCK, _BLOCK, _RESULT_BLOCK), strict=True
+        )
+        if is_in_blocks
+    }
+    loops = {name: size for d, n in extents.items() for name, size in _digits_of(d, n, digits.get(d))}
+    whole = {d: affine((f"{d}.1", digits[d]), f"{d}.0") if d in digits else affine(d) for d in extents}
+
+    def placed(dims: tuple[str, str], is_in_blocks: bool) -> tuple[tuple[int, ...], tuple[Affine, ...]]:
+        far, near = dims
+        if not is_in_blocks:
+            return (extents[far], extents[near]), (whole[far], whole[near])
+        shape = (extents[near] // digits[near], extents[far], digits[near])
+        return shape, (affine(f"{near}.1"), whole[far], affine(f"{near}.0"))
+
+    places = [placed(dims, is_in) for dims, is_in in zip((*turned, ("i", "j")), are_in_blocks, strict=True)]
+    shapes, (left, right, result) = [shape for shape, _ in places], [index for _, index in places]
     types = (type_, type_, f32)
     buffers = [
         Buffer(n, s, t, n < 2 or not with_relu, "abc"[n]) for n, (s, t) in enumerate(zip(shapes, types, strict=True))
     ]
-    dot = nest(extents, store(2, ("i", "j"), load(0, *left) * load(1, *right), "add"))
+    dot = nest(loops, store(2, result, load(0, *left) * load(1, *right), "add"))
     kernel = HostKernel(tuple(shapes), types, 2, 1, (dot,))
     calls = [BoundKernel(kernel, tuple(map(bind, buffers)), "product")]
     if with_relu:
         buffers.append(Buffer(3, shapes[2], f32, True, "d"))
-        value = load(0, "i", "j")
-        relu = nest({d: extents[d] for d in "ij"}, store(1, ("i", "j"), select(value > 0.0, value, 0.0)))
+        value = load(0, *result)
+        around = {d: n for d, n in loops.items() if d[0] in "ij"}
+        relu = nest(around, store(1, result, select(value > 0.0, value, 0.0)))
         kernel = HostKernel((shapes[2],) * 2, (f32, f32), 1, 1, (relu,))
         calls.append(BoundKernel(kernel, tuple(map(bind, buffers[2:])), "relu"))
     return buffers, calls
+
+
+def _digits_of(dim: str, extent: int, inner: int | None) -> list[tuple[str, int]]:
+    """Loops of a dim: itself, or its two digits, the faster of ``inner``."""
+    return [(dim, extent)] if inner is None else [(f"{dim}.1", extent // inner), (f"{dim}.0", inner)]
 
 
 def _apart(program: FunctionProgram, buffer: int, dim: str, step: int) -> FunctionProgram:

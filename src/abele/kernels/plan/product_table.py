@@ -11,7 +11,7 @@ from abele.kernels.plan.measure_products import MeasuredRates, measured_target
 from abele.kernels.plan.passes import run_passes
 from abele.kernels.products.schedule import ProductSchedule
 from abele.kernels.routines.costs import LOOPS, PACKED, VARIABLE
-from abele.kernels.routines.product_class import CLASSES, POINTS, ProductClass
+from abele.kernels.routines.product_class import CLASSES, TRAITS, ProductClass
 from abele.kernels.target import HostTarget
 
 
@@ -48,9 +48,10 @@ def measured_host() -> HostTarget:
 
 
 def product_classes(target: HostTarget) -> list[ProductClass]:
-    """All classes of products on a host: those of f32, and of bf16 where the CPU multiplies pairs of it."""
+    """Classes that a host measures: of f32, of bf16 where the CPU multiplies pairs of it, and of single traits."""
     with_pairs = target.products is not None and target.products.pairs is not None
-    return [replace(of, pairs=pairs) for pairs in (False, True)[: 1 + with_pairs] for of in CLASSES]
+    bare = [replace(of, pairs=pairs) for pairs in (False, True)[: 1 + with_pairs] for of in CLASSES]
+    return [*bare, *TRAITS]
 
 
 def measured_classes(target: HostTarget) -> Iterator[tuple[ProductClass, Iterator[TableRow]]]:
@@ -63,10 +64,12 @@ def measured_classes(target: HostTarget) -> Iterator[tuple[ProductClass, Iterato
 def _rows(of: ProductClass, target: HostTarget) -> Iterator[TableRow]:
     costs, rates = target.products, MeasuredRates(run_passes)
     assert costs is not None
-    ways = [LOOPS, PACKED, *([costs.library.name] if costs.library is not None and not of.pairs else [])]
-    shares = {way: rates.shares(way, of, anew=True) for way in ways}
+    # Libraries take neither pairs nor blocks.
+    is_apart = of.pairs or of.left_in_blocks or of.right_in_blocks or of.results_in_blocks
+    ways = [LOOPS, PACKED, *([costs.library.name] if costs.library is not None and not is_apart else [])]
+    shares = {way: rates.measured(way, of, anew=True) for way in ways}
     arithmetic = machine_rates().flops_per_second
-    for number, shape in enumerate(POINTS):
+    for number, shape in enumerate(of.points):
         found = {way: arithmetic * share[number] for way, share in shares.items() if share is not None}
         yield TableRow(of, shape, found, chosen_way(of, shape, target))
 

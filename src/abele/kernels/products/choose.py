@@ -14,6 +14,8 @@ from abele.kernels.routines.blocking import Blocking, Kept
 from abele.kernels.routines.costs import LOOPS, MIN_GAIN, PACKED, USUAL_PACKING, ProductCosts
 from abele.kernels.routines.packed import FEW_STRIPS
 from abele.kernels.routines.product_class import ProductClass, share_at
+from abele.kernels.schedule.pack_panels import FAR_BYTES
+from abele.kernels.schedule.traffic import LINE_BYTES
 from abele.kernels.target import HostTarget
 from abele.numerics import f32
 
@@ -174,7 +176,7 @@ def choose_product(nest: LoopNest, target: HostTarget) -> ProductSchedule | None
     name = costs.library.name if costs.library is not None else None
     if name is not None and library_call(product, name, whole.columns, is_direct=whole.is_direct) is None:
         name = None
-    way = (name or PACKED) if costs.forced else _fastest(whole, target, costs, name)
+    way = (name or PACKED) if costs.forced else _fastest(nest, whole, target, costs, name)
     if way == LOOPS:
         return None
     digits = product.inner(product.rows), product.inner(product.columns)
@@ -185,7 +187,9 @@ def choose_product(nest: LoopNest, target: HostTarget) -> ProductSchedule | None
     return replace(schedule, library=library_call(product, way, schedule.columns, is_direct=schedule.is_direct))
 
 
-def _fastest(whole: ProductSchedule, target: HostTarget, costs: ProductCosts, library: str | None) -> str:
+def _fastest(
+    nest: LoopNest, whole: ProductSchedule, target: HostTarget, costs: ProductCosts, library: str | None
+) -> str:
     """Way that takes the least time on one thread: :data:`LOOPS`, :data:`PACKED`, or the library's name."""
     product, sizes = whole.product, whole.sizes
     # One share packs least: where that is far from paying, no cut does.
@@ -195,7 +199,7 @@ def _fastest(whole: ProductSchedule, target: HostTarget, costs: ProductCosts, li
     usual = loops * sizes.word * points / cost
     if usual < HOPELESS:
         return LOOPS
-    of, ways = product_class(product, sizes, target), (LOOPS, PACKED, *([library] if library is not None else []))
+    of, ways = product_class(whole, nest, target), (LOOPS, PACKED, *([library] if library is not None else []))
     shares = {way: costs.rates.shares(way, of) if costs.rates is not None else None for way in ways}
     passing = costs.rates.passing() if costs.rates is not None and not whole.is_direct else 0.0
     found = {way: share_at(share, product.shape) for way, share in shares.items() if share is not None}
@@ -209,8 +213,9 @@ def _fastest(whole: ProductSchedule, target: HostTarget, costs: ProductCosts, li
     return library if library in found and seconds[own] >= MIN_GAIN * seconds[library] else own
 
 
-def product_class(product: MatrixProduct, sizes: Blocking, target: HostTarget) -> ProductClass:
-    """Class whose measured rates ``product`` is judged by."""
+def product_class(whole: ProductSchedule, nest: LoopNest, target: HostTarget) -> ProductClass:
+    """Class whose measured rates the product that ``nest`` is, is judged by."""
+    product, sizes = whole.product, whole.sizes
     left, right = product.left, product.right
     left_turned = not _has_neighbours(product, left, product.summed)
     right_turned = not _has_neighbours(product, right, product.columns)
@@ -218,7 +223,30 @@ def product_class(product: MatrixProduct, sizes: Blocking, target: HostTarget) -
     is_crowded = _is_crowded(right.stride(apart[-1]) * right.type.bytes, sizes.lanes, target.way_bytes)
     step = left.stride(product.summed[-1]) * left.type.bytes
     is_left_crowded = left_turned and _is_crowded(step, sizes.lanes, target.way_bytes)
-    return ProductClass(left_turned, right_turned, sizes.word == 2, is_crowded, is_left_crowded)
+    return ProductClass(
+        left_turned,
+        right_turned,
+        sizes.word == 2,
+        is_crowded,
+        is_left_crowded,
+        left_in_blocks=_is_in_blocks(product, left, product.rows if left_turned else product.summed, LINE_BYTES),
+        right_in_blocks=_is_in_blocks(product, right, product.summed if right_turned else product.columns, LINE_BYTES),
+        results_in_blocks=any(
+            _is_in_blocks(product, out.access, product.columns, 4 * sizes.lanes - 1) for out in nest.outs
+        ),
+    )
+
+
+def _is_in_blocks(product: MatrixProduct, access: ElementAccess, dims: tuple[str, ...], most_bytes: int) -> bool:
+    """True if neighbours along ``dims`` lie in blocks of at most ``most_bytes``, and each block in another page."""
+    steps = sorted((abs(access.stride(d)), product.length((d,))) for d in dims if access.stride(d))
+    if len(steps) < 2 or steps[0][0] != 1:
+        return False
+    block = 1
+    while steps and steps[0][0] == block:
+        block *= steps.pop(0)[1]
+    size = access.type.bytes
+    return bool(steps) and block * size <= most_bytes and steps[0][0] * size >= FAR_BYTES
 
 
 def _has_neighbours(product: MatrixProduct, access: ElementAccess, dims: tuple[str, ...]) -> bool:

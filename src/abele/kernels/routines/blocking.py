@@ -77,7 +77,7 @@ class Blocking:
         return -(-depth // self.word)
 
     def can_keep(self, depth: int, extent: int) -> bool:
-        """True if ``extent`` rows or columns over the whole of ``depth`` are few enough to be kept from call to call."""
+        """True if so many rows or columns over the whole of ``depth`` may be kept from call to call."""
         return 4 * self.words(depth) * extent <= MAX_KEPT_BYTES
 
     def work_bytes(self, shape: tuple[int, int, int], kept: Kept) -> int:

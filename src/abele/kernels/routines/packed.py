@@ -128,14 +128,15 @@ ROUTINE = ll.FunctionType(VOID, [POINTER, I64, I64, I64, I64, POINTER, POINTER, 
 """A product: ``void (where*, row, rows, column, columns, A*, B*, float* C, adds, held, work*)``, numbers of 64 bits.
 
 It makes ``rows`` × ``columns`` results from ``row`` and ``column`` on, and adds them to what is there if ``adds`` is 1.
-If ``held`` is 1, ``work`` is as the last call left it, whose columns, or rows, were the same: what ``where`` says is kept.
+If ``held`` is 1, ``work`` is as the last call left it, whose columns, or rows, were the same: what is kept of them.
 ``where`` says where the matrices' elements lie (:class:`abele.kernels.routines.multiply.Places`)."""
 FEW_STRIPS = 2
 """Strips up to which rows are packed anew for each: packed once, they come from the second-level cache, not the first.
 From four strips on that was faster in both sizes of tile on an AMD Zen 5; at two it was not in each."""
 NUM_PLACES = 12
 """Numbers that ``where`` has: the summed elements; tables of A's rows and columns, B's rows and columns, C's rows and
-columns; the runs without a stride of the first four; and what is kept (:class:`abele.kernels.routines.blocking.Kept`)."""
+columns; the runs without a stride of the first four; and what is kept
+(:class:`abele.kernels.routines.blocking.Kept`)."""
 
 
 def product_module(sizes: Blocking, left: str, right: str, name: str) -> ll.Module:
@@ -176,9 +177,7 @@ class _PackedWriter(RoutineWriter):
         slice_panels = self.builder.mul(
             self.parts(m, sizes.rows), self.builder.add(self.builder.mul(most_words, i64(sizes.rows)), i64(sizes.lanes))
         )
-        all_panels = self.builder.mul(
-            self.parts(self.builder.mul(slices, slice_panels), LINE_WORDS), i64(LINE_WORDS)
-        )
+        all_panels = self.builder.mul(self.parts(self.builder.mul(slices, slice_panels), LINE_WORDS), i64(LINE_WORDS))
         room = self.builder.select(keeps_rows, all_panels, i64(sizes.panel_elements))
         blocks = self.at(packed_rows, room, F32)
         is_held = self.builder.icmp_signed("!=", held, i64(0))

@@ -6,6 +6,10 @@ to a short extent, and they level off where it is long. So the logarithm of the 
 logarithm of each extent. Below the grid a rate falls on as it did between the first two points; above it stays, since
 all that is shared among more products is small by then.
 
+Only which operands are transposed is measured on the whole grid. What else a class says (lines that meet in a cache,
+operands or results in blocks) are *traits*: each is measured alone, at the :data:`CORNERS`, and its ratio to the class
+without it holds for all classes. Traits of two operands cost nearly the product of what each costs.
+
 Example: of 24 columns, log(24/8) / log(96/8) = 0.44 of the logarithm comes from the points of 96 columns, 0.56 from
 those of 8.
 """
@@ -15,12 +19,13 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
-ROWS, COLUMNS, SUMMED = (8, 192), (8, 96, 1000), (12, 40, 750)
+ROWS, COLUMNS, SUMMED = (8, 192), (8, 96, 1008), (12, 48, 992)
 """Extents of the points: less than a register tile, a few tiles, and what fits no second-level cache. Beyond some
-hundred rows nothing changes, since an element of the right operand is then used so often."""
+hundred rows nothing changes, since an element of the right operand is then used so often. The longest sum is one that
+loops run in parts, and blocks divide what is measured of them."""
 AXES = (ROWS, COLUMNS, SUMMED)
 
 
@@ -36,6 +41,9 @@ class ProductClass:
             places of the first-level cache, which loses them before they are used up.
         is_left_crowded: True if the left operand is turned, and its rows in memory lie so. Rows of a left operand
             that is not turned may: a register tile has few of them, and uses up their lines.
+        left_in_blocks: True if neighbours of the left operand lie in short blocks, each in another page.
+        right_in_blocks: True if those of the right operand do.
+        results_in_blocks: True if columns of the results lie in blocks shorter than a vector.
     """
 
     left_turned: bool = False
@@ -43,28 +51,72 @@ class ProductClass:
     pairs: bool = False
     is_crowded: bool = False
     is_left_crowded: bool = False
+    left_in_blocks: bool = False
+    right_in_blocks: bool = False
+    results_in_blocks: bool = False
+
+    @property
+    def bare(self) -> ProductClass:
+        """The class without traits."""
+        return ProductClass(self.left_turned, self.right_turned, self.pairs)
+
+    @property
+    def traits(self) -> tuple[ProductClass, ...]:
+        """For each trait a class of f32 that has it alone; the other operand is not turned."""
+        left, right = ProductClass(left_turned=self.left_turned), ProductClass(right_turned=self.right_turned)
+        found = (
+            (self.is_crowded, replace(right, is_crowded=True)),
+            (self.is_left_crowded, replace(left, is_left_crowded=True)),
+            (self.left_in_blocks, replace(left, left_in_blocks=True)),
+            (self.right_in_blocks, replace(right, right_in_blocks=True)),
+            (self.results_in_blocks, ProductClass(results_in_blocks=True)),
+        )
+        return tuple(of for has, of in found if has)
+
+    @property
+    def points(self) -> tuple[tuple[int, int, int], ...]:
+        """Where the class is measured: everywhere without traits, else at the corners."""
+        return CORNERS if self.traits else POINTS
 
     @property
     def name(self) -> str:
         """Name in file names, such as ``plain-turned``."""
         words = ["turned" if turned else "plain" for turned in (self.left_turned, self.right_turned)]
         words += ["pairs"] * self.pairs + ["crowded"] * self.is_crowded + ["leftcrowded"] * self.is_left_crowded
-        return "-".join(words)
+        words += ["leftblocks"] * self.left_in_blocks + ["rightblocks"] * self.right_in_blocks
+        return "-".join([*words, *["resultblocks"] * self.results_in_blocks])
 
     def __str__(self) -> str:
         left, right = ("Aᵀ" if self.left_turned else "A"), ("Bᵀ" if self.right_turned else "B")
         crowded = [f"{name} crowded" for name, is_so in (("A", self.is_left_crowded), ("B", self.is_crowded)) if is_so]
-        return ", ".join([f"{left}·{right}", *["bf16"] * self.pairs, *crowded])
+        blocks = (("A", self.left_in_blocks), ("B", self.right_in_blocks), ("C", self.results_in_blocks))
+        in_blocks = [f"{name} in blocks" for name, is_so in blocks if is_so]
+        return ", ".join([f"{left}·{right}", *["bf16"] * self.pairs, *crowded, *in_blocks])
 
 
-CLASSES = tuple(
-    ProductClass(left, right, is_crowded=is_crowded, is_left_crowded=is_left_crowded)
-    for is_left_crowded, is_crowded, right, left in product((False, True), repeat=4)
-    if left or not is_left_crowded
-)
-"""Classes of f32."""
 POINTS = tuple(product(*AXES))
-"""Rows, columns and summed elements that are measured of a class."""
+"""Rows, columns and summed elements that are measured of a class without traits."""
+CORNERS = tuple(product(ROWS, COLUMNS[-1:], SUMMED[1:]))
+"""Points that are measured of a trait: it costs most where columns are many, and sums not short."""
+CLASSES = tuple(ProductClass(left, right) for right, left in product((False, True), repeat=2))
+"""Classes of f32 without traits."""
+TRAITS = tuple(
+    dict.fromkeys(
+        trait
+        for turned in (False, True)
+        for trait in ProductClass(turned, turned, False, True, turned, True, True, True).traits
+    )
+)
+"""Classes of one trait."""
+
+
+def with_traits(bare: Sequence[float], ratios: Sequence[Sequence[float]]) -> tuple[float, ...]:
+    """Rates at :data:`POINTS`: those without traits, times each trait's ratio at the nearest of the corners."""
+    found = []
+    for share, (rows, _, summed) in zip(bare, POINTS, strict=True):
+        corner = CORNERS.index((rows, COLUMNS[-1], max(summed, SUMMED[1])))
+        found.append(share * math.prod(ratio[corner] for ratio in ratios))
+    return tuple(found)
 
 
 def share_at(shares: Sequence[float], shape: tuple[int, int, int]) -> float:
