@@ -43,8 +43,8 @@ VERSION = 2
 """Raised when rates are measured in another way."""
 _CODE = ("kernels/code", "kernels/nest", "kernels/products", "kernels/routines", "kernels/schedule")
 """Folders of the code that rates depend on."""
-_BLOCK, _RESULT_BLOCK = 16, 4
-"""Elements of the blocks that are measured, of operands and of results."""
+_LEFT_BLOCK, _SHORT_BLOCK = 16, 4
+"""Elements of the blocks that are measured: of left operands, and of right ones and results."""
 _PASSED = (288, 288, 12)
 """Product whose results are many for its arithmetic."""
 _lock = threading.RLock()
@@ -117,23 +117,51 @@ class MeasuredRates:
 
         return _kept("products-passing", _version(_PASSED, PACKED), float, measure, anew=anew)
 
-    def _share(self, way: str, of: ProductClass, shape: tuple[int, int, int], *, with_relu: bool = False) -> float:
+    def spreading(self, *, anew: bool = False) -> float | None:
+        """Cost for loops of each access to a result in a short block, in multiply-adds; None: not to be measured."""
+
+        def measure() -> float:
+            plain, spread = (
+                _PASSED[2] / self._share(LOOPS, ProductClass(), _PASSED, in_blocks=in_blocks)
+                for in_blocks in (False, True)
+            )
+            return round(max(0.0, spread - plain), 3)
+
+        return _kept("products-spreading", _version(_PASSED, LOOPS), float, measure, anew=anew)
+
+    def _share(
+        self,
+        way: str,
+        of: ProductClass,
+        shape: tuple[int, int, int],
+        *,
+        with_relu: bool = False,
+        in_blocks: bool = False,
+    ) -> float:
         target = host_target()
         assert target.products is not None
         costs: ProductCosts | None = replace(target.products, forced=True)
         if way in (LOOPS, PACKED):
             costs = replace(target.products, forced=True, library=None) if way == PACKED else None
-        buffers, program = self.scheduled(of, shape, replace(target, products=costs), with_relu=with_relu)
+        buffers, program = self.scheduled(
+            of, shape, replace(target, products=costs), with_relu=with_relu, in_blocks=in_blocks
+        )
         run = RepeatedPlan(buffers, assemble(generate_code(program)))
         rows, columns, depth = shape
         with denormals_flushed():
             return share_of_arithmetic(run, 2.0 * rows * columns * depth)
 
     def scheduled(
-        self, of: ProductClass, shape: tuple[int, int, int], target: HostTarget, *, with_relu: bool = False
+        self,
+        of: ProductClass,
+        shape: tuple[int, int, int],
+        target: HostTarget,
+        *,
+        with_relu: bool = False,
+        in_blocks: bool = False,
     ) -> tuple[list[Buffer], FunctionProgram]:
         """Buffers and functions of a product, alone or with a ReLU of its results, with their schedules."""
-        buffers, calls = product_calls(of, shape, with_relu=with_relu)
+        buffers, calls = product_calls(of, shape, with_relu=with_relu, in_blocks=in_blocks)
         program = self.run(bound_calls(buffers, calls, target), after="shift_arrays", check=False)
         assert isinstance(program, FunctionProgram)
         crowded = [(0, "k")] * of.is_left_crowded + [(1, "j" if of.right_turned else "k")] * of.is_crowded
@@ -170,7 +198,7 @@ def _kept(name: str, version: int, kind: type[T], measure: Callable[[], T], *, a
 
 
 def product_calls(
-    of: ProductClass, shape: tuple[int, int, int], *, with_relu: bool = False
+    of: ProductClass, shape: tuple[int, int, int], *, with_relu: bool = False, in_blocks: bool = False
 ) -> tuple[list[Buffer], list[BoundKernel]]:
     """A product of a class, but with rows as near as they go, and a ReLU of its results if asked for.
 
@@ -178,16 +206,17 @@ def product_calls(
         of: The class.
         shape: Rows, columns and summed elements.
         with_relu: True for a ReLU.
+        in_blocks: True for results in short blocks of columns.
     """
     extents = dict(zip("ijk", shape, strict=True))
     turned = (("k", "i") if of.left_turned else ("i", "k"), ("j", "k") if of.right_turned else ("k", "j"))
     type_ = bf16 if of.pairs else f32
-    are_in_blocks = (of.left_in_blocks, of.right_in_blocks, of.results_in_blocks)
+    are_in_blocks = (of.left_in_blocks, of.right_in_blocks, in_blocks)
     # The nearest dim of a matrix in blocks is two digits; the slower one steps over all of the other dim.
     digits = {
         dims[1]: math.gcd(extents[dims[1]], size)
         for dims, is_in_blocks, size in zip(
-            (*turned, ("i", "j")), are_in_blocks, (_BLOCK, _BLOCK, _RESULT_BLOCK), strict=True
+            (*turned, ("i", "j")), are_in_blocks, (_LEFT_BLOCK, _SHORT_BLOCK, _SHORT_BLOCK), strict=True
         )
         if is_in_blocks
     }

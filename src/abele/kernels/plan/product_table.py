@@ -57,6 +57,7 @@ def product_classes(target: HostTarget) -> list[ProductClass]:
 def measured_classes(target: HostTarget) -> Iterator[tuple[ProductClass, Iterator[TableRow]]]:
     """Rows of each class, measured anew as they are asked for; a class's rows follow each other."""
     MeasuredRates(run_passes).passing(anew=True)
+    MeasuredRates(run_passes).spreading(anew=True)
     for of in product_classes(target):
         yield of, _rows(of, target)
 
@@ -65,7 +66,7 @@ def _rows(of: ProductClass, target: HostTarget) -> Iterator[TableRow]:
     costs, rates = target.products, MeasuredRates(run_passes)
     assert costs is not None
     # Libraries take neither pairs nor blocks.
-    is_apart = of.pairs or of.left_in_blocks or of.right_in_blocks or of.results_in_blocks
+    is_apart = of.pairs or of.left_in_blocks or of.right_in_blocks
     ways = [LOOPS, PACKED, *([costs.library.name] if costs.library is not None and not is_apart else [])]
     shares = {way: rates.measured(way, of, anew=True) for way in ways}
     arithmetic = machine_rates().flops_per_second

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 
-from abele.kernels.nest.loop_nest import ElementAccess, LoopNest
+from abele.kernels.nest.loop_nest import ElementAccess, Fetch, LoopNest
 from abele.kernels.products.matrix_product import MatrixProduct, find_product
 from abele.kernels.products.schedule import DenseMatrix, ProductSchedule, ShareProduct
 from abele.kernels.routines.blocking import Blocking, Kept
@@ -209,6 +209,9 @@ def _fastest(
     handed = passing / product.shape[2]
     seconds = {way: 1 / share + handed for way, share in found.items()}
     seconds[LOOPS] = loops / found[LOOPS]
+    spread = _spread_accesses(nest, whole)
+    if spread and costs.rates is not None:
+        seconds[LOOPS] += spread * (costs.rates.spreading() or 0.0) / product.shape[2]
     own = LOOPS if seconds[LOOPS] <= seconds[PACKED] else PACKED
     return library if library in found and seconds[own] >= MIN_GAIN * seconds[library] else own
 
@@ -216,7 +219,7 @@ def _fastest(
 def product_class(whole: ProductSchedule, nest: LoopNest, target: HostTarget) -> ProductClass:
     """Class whose measured rates the product that ``nest`` is, is judged by."""
     product, sizes = whole.product, whole.sizes
-    left, right = product.left, product.right
+    left, right, short = product.left, product.right, 4 * sizes.lanes - 1
     left_turned = not _has_neighbours(product, left, product.summed)
     right_turned = not _has_neighbours(product, right, product.columns)
     apart = product.columns if right_turned else product.summed
@@ -230,11 +233,21 @@ def product_class(whole: ProductSchedule, nest: LoopNest, target: HostTarget) ->
         is_crowded,
         is_left_crowded,
         left_in_blocks=_is_in_blocks(product, left, product.rows if left_turned else product.summed, LINE_BYTES),
-        right_in_blocks=_is_in_blocks(product, right, product.summed if right_turned else product.columns, LINE_BYTES),
-        results_in_blocks=any(
-            _is_in_blocks(product, out.access, product.columns, 4 * sizes.lanes - 1) for out in nest.outs
-        ),
+        right_in_blocks=_is_in_blocks(product, right, product.summed if right_turned else product.columns, short),
     )
+
+
+def _spread_accesses(nest: LoopNest, whole: ProductSchedule) -> int:
+    """Loads and stores of results, or of what lies like them, whose columns are in blocks shorter than a vector."""
+    loads = {
+        part.access
+        for v in (*nest.locals, *(o.value for o in nest.outs))
+        for part in v.walk()
+        if isinstance(part, Fetch)
+    }
+    accesses = [*loads, *(out.access for out in nest.outs)]
+    columns, short = whole.product.columns, 4 * whole.sizes.lanes - 1
+    return sum(_is_in_blocks(whole.product, access, columns, short) for access in accesses)
 
 
 def _is_in_blocks(product: MatrixProduct, access: ElementAccess, dims: tuple[str, ...], most_bytes: int) -> bool:

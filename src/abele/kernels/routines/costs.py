@@ -36,6 +36,9 @@ class ProductRates(Protocol):
     def passing(self) -> float | None:
         """Cost of handing a result on through a cache, in multiply-adds of the machine; None: not to be measured."""
 
+    def spreading(self) -> float | None:
+        """Cost for loops of each access to a result in a short block, in multiply-adds; None: not to be measured."""
+
 
 @dataclass(frozen=True)
 class ProductCosts:

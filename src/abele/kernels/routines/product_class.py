@@ -7,7 +7,7 @@ logarithm of each extent. Below the grid a rate falls on as it did between the f
 all that is shared among more products is small by then.
 
 Only which operands are transposed is measured on the whole grid. What else a class says (lines that meet in a cache,
-operands or results in blocks) are *traits*: each is measured alone, at the :data:`CORNERS`, and its ratio to the class
+operands in blocks) are *traits*: each is measured alone, at the :data:`CORNERS`, and its ratio to the class
 without it holds for all classes. Traits of two operands cost nearly the product of what each costs.
 
 Example: of 24 columns, log(24/8) / log(96/8) = 0.44 of the logarithm comes from the points of 96 columns, 0.56 from
@@ -42,8 +42,7 @@ class ProductClass:
         is_left_crowded: True if the left operand is turned, and its rows in memory lie so. Rows of a left operand
             that is not turned may: a register tile has few of them, and uses up their lines.
         left_in_blocks: True if neighbours of the left operand lie in short blocks, each in another page.
-        right_in_blocks: True if those of the right operand do.
-        results_in_blocks: True if columns of the results lie in blocks shorter than a vector.
+        right_in_blocks: True if those of the right operand do, in blocks shorter than a vector.
     """
 
     left_turned: bool = False
@@ -53,7 +52,6 @@ class ProductClass:
     is_left_crowded: bool = False
     left_in_blocks: bool = False
     right_in_blocks: bool = False
-    results_in_blocks: bool = False
 
     @property
     def bare(self) -> ProductClass:
@@ -69,7 +67,6 @@ class ProductClass:
             (self.is_left_crowded, replace(left, is_left_crowded=True)),
             (self.left_in_blocks, replace(left, left_in_blocks=True)),
             (self.right_in_blocks, replace(right, right_in_blocks=True)),
-            (self.results_in_blocks, ProductClass(results_in_blocks=True)),
         )
         return tuple(of for has, of in found if has)
 
@@ -84,12 +81,12 @@ class ProductClass:
         words = ["turned" if turned else "plain" for turned in (self.left_turned, self.right_turned)]
         words += ["pairs"] * self.pairs + ["crowded"] * self.is_crowded + ["leftcrowded"] * self.is_left_crowded
         words += ["leftblocks"] * self.left_in_blocks + ["rightblocks"] * self.right_in_blocks
-        return "-".join([*words, *["resultblocks"] * self.results_in_blocks])
+        return "-".join(words)
 
     def __str__(self) -> str:
         left, right = ("Aᵀ" if self.left_turned else "A"), ("Bᵀ" if self.right_turned else "B")
         crowded = [f"{name} crowded" for name, is_so in (("A", self.is_left_crowded), ("B", self.is_crowded)) if is_so]
-        blocks = (("A", self.left_in_blocks), ("B", self.right_in_blocks), ("C", self.results_in_blocks))
+        blocks = (("A", self.left_in_blocks), ("B", self.right_in_blocks))
         in_blocks = [f"{name} in blocks" for name, is_so in blocks if is_so]
         return ", ".join([f"{left}·{right}", *["bf16"] * self.pairs, *crowded, *in_blocks])
 
@@ -104,7 +101,7 @@ TRAITS = tuple(
     dict.fromkeys(
         trait
         for turned in (False, True)
-        for trait in ProductClass(turned, turned, False, True, turned, True, True, True).traits
+        for trait in ProductClass(turned, turned, False, True, turned, True, True).traits
     )
 )
 """Classes of one trait."""
