@@ -3,9 +3,9 @@
     python benchmarks/product_choice.py [--shapes 40] [--seed 1] [--json] [--torch]
 
 Shapes are drawn anew for each seed: extents between 4 and 2,000, even on a logarithmic scale, some of them powers of
-two; operands plain or transposed, a fifth with rows a power of two apart; a third with a ReLU of the results. No rate
-was measured, and nothing fitted, at these. All ways run in turns on one thread, by processor time; the least of many
-times counts. ``--torch`` loads PyTorch, whose MKL is then a way.
+two; operands plain or transposed, a fifth with rows a power of two apart, some right ones in blocks of four; a third
+with a ReLU of the results. No rate was measured, and nothing fitted, at these. All ways run in turns on one thread, by
+processor time; the least of many times counts. ``--torch`` loads PyTorch, whose MKL is then a way.
 """
 
 from __future__ import annotations
@@ -56,6 +56,8 @@ def cases(count: int, seed: int) -> list[Case]:
         shape = tuple(1 << round(x) if draw.random() < 0.2 else round(2**x) for x in logs)
         of = ProductClass(draw.random() < 0.5, draw.random() < 0.5, is_crowded=draw.random() < 0.2)
         of = replace(of, is_left_crowded=of.left_turned and draw.random() < 0.2)
+        near = shape[1] if not of.right_turned else shape[2]
+        of = replace(of, right_in_blocks=not of.is_crowded and near % 4 == 0 and draw.random() < 0.5)
         if LEAST <= math.prod(shape) <= MOST:
             found[Case(of, (shape[0], shape[1], shape[2]), draw.random() < 1 / 3)] = None
     return list(found)

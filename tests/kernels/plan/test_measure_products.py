@@ -13,7 +13,7 @@ from abele.host_facts import UnsettledError, forget, rates
 from abele.kernels import BoundKernel, Buffer, HostKernel, bind
 from abele.kernels.nest.ir import load, nest, select, store
 from abele.kernels.plan import measure_products
-from abele.kernels.plan.measure_products import MeasuredRates, measured_target
+from abele.kernels.plan.measure_products import MeasuredRates, measured_target, product_calls
 from abele.kernels.plan.passes import run_passes
 from abele.kernels.plan.product_table import chosen_way, measured_host, product_classes
 from abele.kernels.products.schedule import ProductSchedule
@@ -21,7 +21,7 @@ from abele.kernels.routines import costs
 from abele.kernels.routines.blocking import blocking
 from abele.kernels.routines.costs import VARIABLE, ProductCosts
 from abele.kernels.routines.multiply import MatrixLibrary
-from abele.kernels.routines.product_class import POINTS, ProductClass
+from abele.kernels.routines.product_class import POINTS, TRAITS, ProductClass
 from abele.kernels.target import HostTarget
 from abele.numerics import f32
 
@@ -32,8 +32,8 @@ LIBRARY = MatrixLibrary("mkl", "1", 1, 1)
 class Rates:
     """Rates that are made up: a share for each way, or None; notes what it was asked."""
 
-    def __init__(self, passing: float | None = 0.0, **shares: float | None) -> None:
-        self.found, self.asked, self.handed = shares, [], passing
+    def __init__(self, passing: float | None = 0.0, spreading: float = 0.0, **shares: float | None) -> None:
+        self.found, self.asked, self.handed, self.spread = shares, [], passing, spreading
 
     def shares(self, way: str, of: ProductClass) -> tuple[float, ...] | None:
         self.asked.append((way, of))
@@ -42,6 +42,9 @@ class Rates:
 
     def passing(self) -> float | None:
         return self.handed
+
+    def spreading(self) -> float | None:
+        return self.spread
 
 
 def way(
@@ -114,6 +117,25 @@ def test_choice__of_any_layout__goes_by_its_class(
     assert {of for _, of in rates.asked} == {expected}
 
 
+@pytest.mark.parametrize(
+    ("shape", "of", "in_blocks"),
+    [
+        ((96, 1500, 1500), ProductClass(right_in_blocks=True), True),
+        ((96, 1500, 1500), ProductClass(right_turned=True, right_in_blocks=True), False),
+        ((1504, 500, 960), ProductClass(left_in_blocks=True), False),
+        ((1504, 500, 960), ProductClass(left_turned=True, left_in_blocks=True, right_in_blocks=True), False),
+    ],
+)
+@pytest.mark.parametrize("spreading", [0.0, 1e4])
+def test_choice__of_blocks__goes_by_their_class_and_by_accesses_to_results(shape, of, in_blocks, spreading) -> None:
+    rates = Rates(loops=0.9, packed=0.5, spreading=spreading)
+    buffers, calls = product_calls(of, shape, in_blocks=in_blocks)
+    target = HostTarget(16, products=ProductCosts(SIZES, rates=rates))
+    schedule = form_after("choose_schedules", buffers, calls, target).leaves[-1].functions[0].schedule
+    assert isinstance(schedule, ProductSchedule) == (in_blocks and spreading > 0)
+    assert {asked for _, asked in rates.asked} == {of}
+
+
 @pytest.mark.parametrize("shape", [(3, 4, 5), (2, 768, 768), (8, 8, 8)])
 def test_choice__that_is_plain_on_any_host__measures_nothing(shape: tuple[int, int, int]) -> None:
     rates = Rates(loops=0.1, packed=0.9)
@@ -147,19 +169,20 @@ def fresh(tmp_path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(rates, "_known", {})
     monkeypatch.setattr(measure_products, "_unsettled", set())
     monkeypatch.setattr(measure_products, "POINTS", SMALL)
+    monkeypatch.setattr(measure_products, "CORNERS", SMALL)
     return tmp_path / "cache"
 
 
-@pytest.mark.parametrize("of", [ProductClass(), ProductClass(True, True, is_crowded=True, is_left_crowded=True)])
+@pytest.mark.parametrize("of", [ProductClass(), *TRAITS])
 @pytest.mark.parametrize("asked", ["loops", "packed"])
 def test_shares__measured_here__are_within_reason_and_kept(fresh, of: ProductClass, asked: str) -> None:
-    found = MeasuredRates(run_passes).shares(asked, of)
+    found = MeasuredRates(run_passes).measured(asked, of)
     assert found is not None
     assert len(found) == len(SMALL)
     assert all(1e-4 < share < 2.0 for share in found)
     rates._known.clear()
     # Plans that could not be made would show if it were measured again.
-    assert MeasuredRates(lambda *_, **__: None).shares(asked, of) == found
+    assert MeasuredRates(lambda *_, **__: None).measured(asked, of) == found
     assert len(list(fresh.glob(f"host/*/products-{asked}-{of.name}-*.json"))) == 1
 
 
@@ -243,4 +266,4 @@ def test_classes__of_a_host__have_pairs_where_the_cpu_multiplies_them(monkeypatc
     target = measured_host()
     plain = replace(target, products=replace(target.products, pairs=None))
     paired = replace(target, products=replace(target.products, pairs=SIZES))
-    assert len(product_classes(paired)) == 2 * len(product_classes(plain)) == 24
+    assert len(product_classes(paired)) == len(product_classes(plain)) + 4 == 15

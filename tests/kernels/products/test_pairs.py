@@ -12,7 +12,7 @@ from products_kit import expected, linear, listing, values
 from abele.kernels import HostKernel
 from abele.kernels.nest.ir import load, nest, store
 from abele.kernels.products.choose import product_cost
-from abele.kernels.routines.blocking import blocking
+from abele.kernels.routines.blocking import Kept, blocking
 from abele.kernels.routines.costs import VARIABLE, product_costs
 from abele.kernels.routines.packed import PAIRS, product_module
 from abele.kernels.target import host_target
@@ -125,7 +125,7 @@ def test_product__of_bf16__runs_packed_where_f32_runs_as_loops(monkeypatch):
 
 
 def test_costs__with_pairs__are_lower_and_those_of_other_types_the_same():
-    plain, paired = (product_cost((512, 512, 512), 1, (128, 128), 1, SIZES[word]) for word in (1, 2))
+    plain, paired = (product_cost((512, 512, 512), 1, (128, 128), 1, SIZES[word], Kept.COLUMNS) for word in (1, 2))
     # Both in multiply-adds of their own tiles, of which pairs do twice as many a second.
     assert paired < 2 * plain
     assert product_costs(16, 32, pairs=True).sizes == product_costs(16, 32).sizes
@@ -134,7 +134,7 @@ def test_costs__with_pairs__are_lower_and_those_of_other_types_the_same():
 @pytest.mark.parametrize("word", [1, 2])
 def test_work__of_words__has_room_for_whole_panels(word):
     sizes = SIZES[word]
-    assert sizes.work_bytes(301, 33) == 4 * (sizes.panel_elements + -(-301 // word) * 2 * sizes.columns)
+    assert sizes.work_bytes((5, 33, 301), Kept.COLUMNS) == 4 * (sizes.panel_elements + -(-301 // word) * 2 * sizes.columns)
     assert sizes.panel_elements == SIZES[1].panel_elements
 
 

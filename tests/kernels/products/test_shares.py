@@ -1,11 +1,12 @@
 """Shares of products, and the tables that say where elements lie."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.kernels.products.choose import MAX_TILE_BYTES, choose_shares
-from abele.kernels.routines.blocking import blocking
+from abele.kernels.routines.blocking import Kept, blocking
 from abele.kernels.routines.multiply import offsets, run_of
 
 SIZES = blocking(16, 32, 32 << 10, 1 << 20)
@@ -15,7 +16,7 @@ digit = st.integers(1, 40)
 @given(outer=st.tuples(digit, digit), inner=st.tuples(digit, digit), depth=st.integers(1, 3000), count=digit)
 def test_shares__of_any_product__are_whole_digits_and_fit_a_cache(outer, inner, depth, count):
     m, n = (a * b for a, b in zip(outer, inner, strict=True))
-    rows, columns = choose_shares((m, n, depth), inner, count, SIZES)
+    rows, columns, _ = choose_shares((m, n, depth), inner, count, SIZES)
     assert 0 < rows <= m
     assert 0 < columns <= n
     assert rows % inner[0] == columns % inner[1] == 0
@@ -25,8 +26,16 @@ def test_shares__of_any_product__are_whole_digits_and_fit_a_cache(outer, inner, 
 
 
 def test_shares__of_a_large_product__are_enough_for_sixteen_threads():
-    rows, columns = choose_shares((512, 3072, 768), (1, 1), 1, SIZES)
+    rows, columns, _ = choose_shares((512, 3072, 768), (1, 1), 1, SIZES)
     assert -(-512 // rows) * -(-3072 // columns) >= 16
+
+
+@pytest.mark.parametrize(
+    ("shape", "kept"),
+    [((96, 1500, 1500), Kept.ROWS), ((1500, 96, 1500), Kept.COLUMNS), ((4096, 4096, 1 << 20), Kept.NOTHING)],
+)
+def test_shares__of_few_rows__keep_them_packed(shape, kept):
+    assert choose_shares(shape, (1, 1), 1, SIZES)[2] == kept
 
 
 def test_offsets__of_digits__count_through_the_fastest_first():

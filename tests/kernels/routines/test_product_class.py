@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abele.kernels.routines.product_class import AXES, CLASSES, POINTS, share_at
+from abele.kernels.routines.product_class import (
+    AXES,
+    CLASSES,
+    CORNERS,
+    POINTS,
+    TRAITS,
+    ProductClass,
+    share_at,
+    with_traits,
+)
 
 extents = st.tuples(*(st.integers(axis[0], axis[-1]) for axis in AXES))
 
@@ -45,6 +54,26 @@ def test_share__of_rates_that_grow__grows(shape, grows) -> None:
 
 
 def test_classes__all_of_them__have_names_of_their_own() -> None:
-    every = [*CLASSES, *(replace(of, pairs=True) for of in CLASSES)]
-    assert len({of.name for of in every}) == len({str(of) for of in every}) == 24
+    every = [*CLASSES, *(replace(of, pairs=True) for of in CLASSES), *TRAITS]
+    assert len({of.name for of in every}) == len({str(of) for of in every}) == 15
     assert all(of.name.replace("-", "").isalnum() for of in every)
+
+
+def test_traits__of_a_class__are_each_alone() -> None:
+    of = ProductClass(True, True, is_crowded=True, is_left_crowded=True, right_in_blocks=True)
+    assert of.bare == ProductClass(True, True)
+    assert of.traits == (
+        ProductClass(right_turned=True, is_crowded=True),
+        ProductClass(left_turned=True, is_left_crowded=True),
+        ProductClass(right_turned=True, right_in_blocks=True),
+    )
+    assert all(trait.traits == (trait,) and trait in TRAITS for trait in of.traits)
+
+
+@given(ratios=st.lists(st.tuples(*[st.floats(0.25, 4)] * len(CORNERS)), max_size=3))
+def test_rates__with_traits__are_multiplied_at_the_corners(ratios) -> None:
+    bare = shares(lambda m, n, k: 0.1 + (m * 7 + n * 3 + k) % 89 / 100)
+    found = with_traits(bare, ratios)
+    for number, corner in enumerate(CORNERS):
+        place = POINTS.index(corner)
+        assert found[place] == pytest.approx(bare[place] * math.prod(ratio[number] for ratio in ratios))
