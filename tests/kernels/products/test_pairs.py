@@ -134,7 +134,9 @@ def test_costs__with_pairs__are_lower_and_those_of_other_types_the_same():
 @pytest.mark.parametrize("word", [1, 2])
 def test_work__of_words__has_room_for_whole_panels(word):
     sizes = SIZES[word]
-    assert sizes.work_bytes((5, 33, 301), Kept.COLUMNS) == 4 * (sizes.panel_elements + -(-301 // word) * 2 * sizes.columns)
+    assert sizes.work_bytes((5, 33, 301), Kept.COLUMNS) == 4 * (
+        sizes.panel_elements + -(-301 // word) * 2 * sizes.columns
+    )
     assert sizes.panel_elements == SIZES[1].panel_elements
 
 

@@ -217,7 +217,7 @@ def _fastest(
 
 
 def product_class(whole: ProductSchedule, nest: LoopNest, target: HostTarget) -> ProductClass:
-    """Class whose measured rates the product that ``nest`` is, is judged by."""
+    """Class of the product ``nest``, by whose measured rates it is judged."""
     product, sizes = whole.product, whole.sizes
     left, right, short = product.left, product.right, 4 * sizes.lanes - 1
     left_turned = not _has_neighbours(product, left, product.summed)

@@ -51,7 +51,7 @@ class ProductSchedule:
         rows: Rows of a share; the last may have fewer.
         columns: Columns of a share.
         sizes: Blocking of the packed routine.
-        kept: What is kept packed for the next share; shares that have it in common follow each other.
+        kept: Operand that stays packed for the next share: shares with the same part of it follow each other.
         library: Call of a library for a share; None: the packed routine multiplies it.
     """
 

@@ -10,7 +10,7 @@ MAX_KEPT_BYTES = 1 << 22
 
 
 class Kept(IntEnum):
-    """What a call leaves packed for the next one: nothing, its columns, or its rows."""
+    """Operand that a call leaves packed for the next one: none, its columns, or its rows."""
 
     NOTHING = 0
     COLUMNS = 1

@@ -218,7 +218,7 @@ class PackingWriter(RoutineWriter):
         b.position_at_end(done)
 
     def _run_parts(self, width: int) -> list[int]:
-        """Sizes of the equal parts in which rows of a panel are copied that several runs make up; largest first."""
+        """Sizes of equal parts for rows of a panel that several runs make up; largest first."""
         return [size for size in dict.fromkeys((self.sizes.lanes, NARROW, 2)) if width % size == 0][:2]
 
     def _copy_parts(self, panel: PackedPanel, size: int, depth: Value) -> None:

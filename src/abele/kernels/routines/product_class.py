@@ -72,7 +72,7 @@ class ProductClass:
 
     @property
     def points(self) -> tuple[tuple[int, int, int], ...]:
-        """Where the class is measured: everywhere without traits, else at the corners."""
+        """Points at which the class is measured: all without traits, else the corners."""
         return CORNERS if self.traits else POINTS
 
     @property
@@ -101,7 +101,9 @@ TRAITS = tuple(
     dict.fromkeys(
         trait
         for turned in (False, True)
-        for trait in ProductClass(turned, turned, False, True, turned, True, True).traits
+        for trait in ProductClass(
+            turned, turned, is_crowded=True, is_left_crowded=turned, left_in_blocks=True, right_in_blocks=True
+        ).traits
     )
 )
 """Classes of one trait."""
