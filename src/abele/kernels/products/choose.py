@@ -239,27 +239,27 @@ def product_class(whole: ProductSchedule, nest: LoopNest, target: HostTarget) ->
 
 def _spread_accesses(nest: LoopNest, whole: ProductSchedule) -> int:
     """Loads and stores of results, or of what lies like them, whose columns are in blocks shorter than a vector."""
-    loads = {
-        part.access
-        for v in (*nest.locals, *(o.value for o in nest.outs))
-        for part in v.walk()
-        if isinstance(part, Fetch)
-    }
-    accesses = [*loads, *(out.access for out in nest.outs)]
-    columns, short = whole.product.columns, 4 * whole.sizes.lanes - 1
-    return sum(_is_in_blocks(whole.product, access, columns, short) for access in accesses)
+    values = (*nest.locals, *(out.value for out in nest.outs))
+    loads = {part.access for value in values for part in value.walk() if isinstance(part, Fetch)}
+    blocks = (_block(whole.product, a, whole.product.columns)[0] for a in (*loads, *(out.access for out in nest.outs)))
+    return sum(0 < block < whole.sizes.lanes for block in blocks)
 
 
 def _is_in_blocks(product: MatrixProduct, access: ElementAccess, dims: tuple[str, ...], most_bytes: int) -> bool:
     """True if neighbours along ``dims`` lie in blocks of at most ``most_bytes``, and each block in another page."""
+    block, step = (n * access.type.bytes for n in _block(product, access, dims))
+    return 0 < block <= most_bytes and step >= FAR_BYTES
+
+
+def _block(product: MatrixProduct, access: ElementAccess, dims: tuple[str, ...]) -> tuple[int, int]:
+    """Neighbours along ``dims`` in a row, and elements from there to the next such block; zeros without blocks."""
     steps = sorted((abs(access.stride(d)), product.length((d,))) for d in dims if access.stride(d))
-    if len(steps) < 2 or steps[0][0] != 1:
-        return False
     block = 1
-    while steps and steps[0][0] == block:
-        block *= steps.pop(0)[1]
-    size = access.type.bytes
-    return bool(steps) and block * size <= most_bytes and steps[0][0] * size >= FAR_BYTES
+    for step, extent in steps:
+        if step != block:
+            return (block, step) if block > 1 else (0, 0)
+        block *= extent
+    return 0, 0
 
 
 def _has_neighbours(product: MatrixProduct, access: ElementAccess, dims: tuple[str, ...]) -> bool:
