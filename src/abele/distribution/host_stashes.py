@@ -28,12 +28,10 @@ from abele.distribution.strategy import StageSteps
 from abele.graph import Execute, Graph, LibraryCall, Program, StashCopy, Steps, Tensor, Variable
 from abele.graph.elements import elements_of
 from abele.graph.interval_set import EMPTY, IntervalSet
+from abele.llvm.host import LINE_BYTES
 from abele.network.ir import Network, NetworkOp, Value
 from abele.network.made_again import made_again
 from abele.poplibs.poputil.order import storage_order
-
-_LINE_BYTES = 64
-"""Rows of a stash begin on cache lines."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +147,7 @@ class HostStashes:
         made = self._made[value]
         tensor = made.tensors[value]
         graph: Graph = tensor.graph
-        line = max(1, _LINE_BYTES // tensor.dtype.bytes)
+        line = max(1, LINE_BYTES // tensor.dtype.bytes)
         shape = rows, -(-tensor.size // line) * line
         stash = graph.variable(tensor.dtype, shape, name=f"{value.name or 'value'}/stash", map="linear")
         if made.saving.host_body is None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from abele.kernels.routines.costs import ProductCosts, product_costs
-from abele.llvm.host import cache_bytes, host_cpu, last_cache_bytes, near_cache_ways
+from abele.llvm.host import LINE_BYTES, cache_bytes, host_cpu, last_cache_bytes, near_cache_ways
 from abele.numerics import ElementType
 
-LINE_BYTES = 64
-"""Bytes of a cache line."""
+FAR_BYTES = 2048
+"""Rows at least so far apart are not prefetched across: the next is in another page, or nearly."""
 LONG_ROW = 16
 """Lines from which on a row has an odd number of them: one more line is little, and rows an even number of lines apart
 share a part of the places of a cache. Of rows 4 KiB apart all begin at the same place of a usual first-level cache."""

@@ -17,11 +17,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
-from abele.kernels.code.streams import LINE_BYTES
 from abele.kernels.nest.ir import affine
 from abele.kernels.nest.loop_nest import ElementAccess, Fetch, LoopNest
-from abele.kernels.schedule.pack_panels import FAR_BYTES, Panel
+from abele.kernels.schedule.pack_panels import Panel
 from abele.kernels.schedule.schedule import NestSchedule
+from abele.kernels.target import FAR_BYTES
+from abele.llvm.host import LINE_BYTES
 
 LARGE_BYTES = 1 << 18
 """Least bytes of an operand: smaller ones stay in the second-level cache of any CPU that plans are made for."""

@@ -15,10 +15,10 @@ from typing import Any
 
 from abele.kernels.code.memory import I64, element_pointer, load_lanes, store_lanes
 from abele.kernels.code.points import Point, Points, transposed
-from abele.kernels.code.streams import LINE_BYTES
 from abele.kernels.schedule.pack_panels import Panel
 from abele.kernels.schedule.schedule import NestSchedule
 from abele.llvm import ir as ll
+from abele.llvm.host import LINE_BYTES
 
 Value = Any
 MIN_SQUARE = 4

@@ -21,9 +21,8 @@ from abele.kernels.nest.loop_nest import LoopNest, Out
 from abele.kernels.schedule.schedule import NestSchedule
 from abele.llvm import ir as ll
 from abele.llvm.emit import I64, POINTER
+from abele.llvm.host import LINE_BYTES
 
-LINE_BYTES = 64
-"""A cache line of the CPUs that run plans."""
 MIN_PIECE_BYTES = 16
 """The shortest vector that is stored so."""
 

@@ -14,9 +14,8 @@ from abele.kernels.routines.blocking import Blocking, Kept
 from abele.kernels.routines.costs import LOOPS, MIN_GAIN, PACKED, USUAL_PACKING, ProductCosts
 from abele.kernels.routines.packed import FEW_STRIPS
 from abele.kernels.routines.product_class import ProductClass, share_at
-from abele.kernels.schedule.pack_panels import FAR_BYTES
-from abele.kernels.schedule.traffic import LINE_BYTES
-from abele.kernels.target import HostTarget
+from abele.kernels.target import FAR_BYTES, HostTarget
+from abele.llvm.host import LINE_BYTES
 from abele.numerics import f32
 
 # Into which shares a product is cut: fine enough for threads to share it evenly, and as large as that allows.

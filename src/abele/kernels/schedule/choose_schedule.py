@@ -31,12 +31,13 @@ from abele.arrays import Float64, Int64
 from abele.kernels.nest.ir import Apply, Expr
 from abele.kernels.nest.loop_nest import ElementAccess, Fetch, LoopNest, Out, RowFetch, free_dims
 from abele.kernels.nest.operation_costs import expressions_cost
-from abele.kernels.schedule.pack_panels import FAR_BYTES, Panel, find_panel, fits_panel, packable_fetches
+from abele.kernels.schedule.pack_panels import Panel, find_panel, fits_panel, packable_fetches
 from abele.kernels.schedule.schedule import NestSchedule
 from abele.kernels.schedule.squares import dims_stored_across, square_cost
-from abele.kernels.schedule.traffic import LINE_BYTES, Traffic
-from abele.kernels.target import HostTarget
+from abele.kernels.schedule.traffic import Traffic
+from abele.kernels.target import FAR_BYTES, HostTarget
 from abele.llvm.cache import kept_choice
+from abele.llvm.host import LINE_BYTES
 
 FACTORS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 20, 24)
 """Points, or vectors, that a register tile may have along one dim: all small ones, few large ones, and no more than

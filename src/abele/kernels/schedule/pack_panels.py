@@ -20,12 +20,10 @@ from abele.kernels.nest.ir import Affine, Expr, compute_type
 from abele.kernels.nest.loop_nest import ElementAccess, Fetch, LoopNest
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.schedule.schedule import NestSchedule
-from abele.kernels.target import HostTarget
+from abele.kernels.target import FAR_BYTES, HostTarget
 
 MIN_REUSE = 8
 """Tiles of the other operand that a panel must serve, or copying it costs too much."""
-FAR_BYTES = 2048
-"""Rows at least so far apart are not prefetched across: the next is in another page, or nearly."""
 MIN_BYTES, MAX_BYTES = 1 << 13, 1 << 23
 """Bytes of a panel that is worth a copy: a smaller one stays in the first-level cache, a larger one takes too much
 memory.

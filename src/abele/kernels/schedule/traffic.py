@@ -28,8 +28,8 @@ from typing import Any, NamedTuple
 from abele.kernels.nest.loop_nest import LoopNest, free_dims
 from abele.kernels.schedule.schedule import NestSchedule
 from abele.kernels.target import HostTarget
+from abele.llvm.host import LINE_BYTES
 
-LINE_BYTES = 64
 OWN_COST, SHARED_COST = 1.5, 8.0
 """Costs of a line from the second-level cache, and from the last."""
 CONFLICT_COST = 13.0

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 from abele.kernels.schedule.choose_schedule import LINE_COST
 from abele.kernels.schedule.squares import square_cost
-from abele.kernels.schedule.traffic import LINE_BYTES, MEMORY_COST, SHARED_COST
+from abele.kernels.schedule.traffic import MEMORY_COST, SHARED_COST
 from abele.kernels.tasks.copy_operands import is_product
 from abele.kernels.tasks.group_rows import group_rows
 from abele.kernels.tasks.order_stages import order_stages, reduces_by_blocks
 from abele.kernels.tasks.program import Ref, SampleDim, Task, TaskProgram
 from abele.kernels.tasks.sample_dim import find_sample_dim
+from abele.llvm.host import LINE_BYTES
 
 MIN_SAMPLES = 4
 """Fewer do not fill the narrowest vector, which has four lanes of f32."""
