@@ -158,9 +158,9 @@ def units_of(groups: int, rows: int, columns: int, depth: int) -> int:
 
 
 def test_units__that_threads_do_not_share_evenly__are_cut_again() -> None:
-    assert units_of(33, 64, 64, 1024) > 128
-    assert units_of(32, 64, 64, 1024) == 32
-    assert units_of(33, 64, 64, 16) == 33
+    assert units_of(33, 48, 64, 1024) > 128
+    assert units_of(32, 48, 64, 1024) == 32
+    assert units_of(33, 48, 64, 16) == 33
 
 
 def test_tile__that_does_not_divide__counts_its_last_tiles_as_what_they_are() -> None:

@@ -30,6 +30,7 @@ _OPERANDS: dict[Opcode, str] = {
     Opcode.MODE: "address mask set",
     Opcode.SEEDED: "leaf units arguments address cuts",
     Opcode.ADVANCE: "register add",
+    Opcode.ROW: "register address stride address",
 }
 """Operands of each operation, in order."""
 
