@@ -100,11 +100,54 @@ class Ends(MultiVertex):
             self.y[r] = r
 
 
+@codelet
+class Later(MultiVertex):
+    """A variable of a worker's last row that its second loop reads."""
+
+    y: Output[Vector[i32]]
+    z: Output[Vector[i32]]
+
+    def compute(self, worker_id):
+        last = 0
+        for r in range(worker_id, len(self.y), self.num_workers):
+            last = r
+            self.y[r] = last
+        for r in range(worker_id, len(self.z), self.num_workers):
+            self.z[r] = last
+
+
+@codelet
+class Renumbered(MultiVertex):
+    """A worker that takes another's rows."""
+
+    y: Output[Vector[i32]]
+
+    def compute(self, worker_id):
+        worker_id = 3
+        for r in range(worker_id, len(self.y), self.num_workers):
+            self.y[r] = r
+
+
+@codelet
+class Before(MultiVertex):
+    """Rows that continue a worker's last row, and a loop over rows that those before made."""
+
+    x: Input[Vector[i32]]
+    y: Output[Vector[i32]]
+    z: Output[Vector[i32]]
+
+    def compute(self, worker_id):
+        for r in range(worker_id, len(self.x), self.num_workers):
+            self.y[r + 6] = self.y[r] + self.x[r]
+        for r in range(worker_id, len(self.z), self.num_workers):
+            self.z[r] = self.y[r + 6] + r
+
+
 def tree(vertex):
     return compile_codelet(vertex.codelet).tree
 
 
-@pytest.mark.parametrize("vertex", [Rows, Halves])
+@pytest.mark.parametrize("vertex", [Rows, Halves, Before])
 def test_as_one__rows_for_themselves__is_one_loop(vertex):
     together = as_one(tree(vertex))
     loop = next(s for s in together.body if isinstance(s, For))
@@ -112,7 +155,7 @@ def test_as_one__rows_for_themselves__is_one_loop(vertex):
     assert next(s for s in tree(vertex).body if isinstance(s, For)).step == 6
 
 
-@pytest.mark.parametrize("vertex", [Counted, Numbered, Maybe, Ends])
+@pytest.mark.parametrize("vertex", [Counted, Numbered, Maybe, Ends, Later, Renumbered])
 def test_as_one__a_worker_that_matters__is_left_alone(vertex):
     assert as_one(tree(vertex)) is None
 
@@ -128,6 +171,14 @@ def test_codelet__workers_that_matter__run_one_by_one():
         y = np.zeros(20, np.int32)
         build_tables(vertex.codelet, [{"y": y}]).run(compile_codelet(vertex.codelet).run)
         np.testing.assert_array_equal(y, values)
+
+
+def test_codelet__rows_that_continue_others_of_a_worker__follow_them():
+    x, y, z = np.arange(20, dtype=np.int32), np.zeros(26, np.int32), np.zeros(20, np.int32)
+    build_tables(Before.codelet, [{"x": x, "y": y, "z": z}]).run(compile_codelet(Before.codelet).run)
+    wanted = [sum(range(r, -1, -6)) for r in range(20)]
+    np.testing.assert_array_equal(y[6:], wanted)
+    np.testing.assert_array_equal(z, wanted + np.arange(20))
 
 
 @given(height=st.integers(0, 20), width=st.integers(0, 40))

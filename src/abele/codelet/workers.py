@@ -25,6 +25,7 @@ from abele.codelet.tree import (
     Stmt,
     StoreStmt,
     all_expressions,
+    assigned,
     mentioned,
     own_expressions,
     walk,
@@ -36,6 +37,8 @@ def as_one(function: Helper) -> Helper | None:
     """``compute`` of a MultiVertex for all workers at once; None where they have to run one by one."""
     worker = function.parameters[0]
     body: list[Stmt] = []
+    # After a loop its variables are of the last row of all, not of a worker's.
+    unset: set[str] | None = set()
     for statement in function.body:
         if isinstance(statement, For) and _alternates(statement, worker):
             zero = ConstExpr(type=statement.start.type, value=0, line=statement.line)
@@ -44,12 +47,14 @@ def as_one(function: Helper) -> Helper | None:
             body.append(statement)
         else:
             return None
-    known = all(worker != e.name for e in all_expressions(body) if isinstance(e, Local))
-    loops = [s for s in body if isinstance(s, For)]
-    # A variable that one loop sets and a later statement reads would be of the last row of all, not of a worker's.
-    set_inside = {name for loop in loops for name in _set(loop.body) | {loop.name}}
-    used_after = any(set_inside & mentioned(e) for s in body if isinstance(s, Assign) for e in own_expressions(s))
-    return replace(function, body=body) if loops and known and not used_after else None
+        unset = _unset(body[-1:], unset)
+        if unset is None:
+            return None
+        if isinstance(statement, For):
+            unset = unset | assigned([statement])
+    names = {e.name for e in all_expressions(body) if isinstance(e, Local)} | assigned(body)
+    loops = any(isinstance(s, For) for s in body)
+    return replace(function, body=body) if loops and worker not in names else None
 
 
 def _alternates(loop: For, worker: str) -> bool:
@@ -57,11 +62,7 @@ def _alternates(loop: For, worker: str) -> bool:
     begins = isinstance(loop.start, Local) and loop.start.name == worker and loop.step == NUM_WORKERS
     plain = all(isinstance(s, Assign | StoreStmt | Evaluate | IfStmt | For) for s in walk(loop.body))
     ends = any(isinstance(s, Leave | Return) for s in walk(loop.body))
-    return begins and plain and not ends and not loop.lanes and _unset(loop.body, _set(loop.body)) is not None
-
-
-def _set(body: list[Stmt]) -> set[str]:
-    return {s.name for s in walk(body) if isinstance(s, Assign | For)}
+    return begins and plain and not ends and not loop.lanes and _unset(loop.body, assigned(loop.body)) is not None
 
 
 def _unset(body: list[Stmt], unset: set[str]) -> set[str] | None:
