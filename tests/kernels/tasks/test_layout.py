@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from abele.kernels.target import host_target
 from abele.kernels.tasks.layout import one_point
+from abele.kernels.tasks.leaves import LeafProgram
+from abele.kernels.tasks.program import Space
 from abele.numerics import bf16, f32
 
 
@@ -23,3 +26,12 @@ from abele.numerics import bf16, f32
 )
 def test_one_point__long_rows__lie_an_odd_number_of_lines_apart(shape, order, type_, strides):
     assert one_point(shape, (0,), order, type_).strides == strides
+
+
+@pytest.mark.parametrize(
+    ("shape", "outer", "elements"), [((24, 112, 512), (0,), 112 * 528), ((24, 112), (0,), 112), ((24,), (0,), 1)]
+)
+def test_bytes_of__one_point__are_those_of_its_elements_and_gaps(shape, outer, elements):
+    layout = one_point(shape, outer, range(len(shape)), f32)
+    space = Space(number=0, shape=shape, type=f32, buffer=None, name="x")
+    assert LeafProgram((space,), (), host_target(), layouts={0: layout}).bytes_of(space) == 4 * elements
