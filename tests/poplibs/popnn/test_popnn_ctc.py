@@ -86,19 +86,22 @@ def test_ctc__log_probabilities__have_the_gradient_of_logits() -> None:
         np.testing.assert_allclose(one, right, rtol=2e-5, atol=2e-5)
 
 
-def test_ctc__without_softmax_gradient__differs_by_the_probabilities() -> None:
+@pytest.mark.parametrize("mode", ["tiles", "native"])
+def test_ctc__without_softmax_gradient__differs_by_the_probabilities(mode: str) -> None:
     data = torch.log_softmax(torch.tensor(_logits((9, 4, 5))), -1).numpy()
-    whole = _run(data, LABELS, TIMES, COUNTS, logits=False)[1]
-    alone = _run(data, LABELS, TIMES, COUNTS, logits=False, options={"includeSoftmaxGradient": "false"})[1]
+    whole = _run(data, LABELS, TIMES, COUNTS, logits=False, mode=mode)[1]
+    options = {"includeSoftmaxGradient": "false"}
+    alone = _run(data, LABELS, TIMES, COUNTS, logits=False, mode=mode, options=options)[1]
     inside = np.arange(9)[:, None] < np.asarray(TIMES)
     np.testing.assert_allclose(whole - alone, np.exp(data) * inside[:, :, None], atol=1e-5)
 
 
+@pytest.mark.parametrize("mode", ["tiles", "native"])
 @pytest.mark.parametrize("zero", [False, True])
-def test_ctc__impossible_labels__are_infinite_or_zero(zero: bool) -> None:
+def test_ctc__impossible_labels__are_infinite_or_zero(zero: bool, mode: str) -> None:
     data, times, counts = _logits((9, 4, 5)), [9, 3, 9, 4], [4, 2, 0, 3]
     labels = [[1, 1, 2, 1], [3, 3, 0, 0], [2, 2, 2, 2], [2, 2, 2, 1]]
-    loss, gradient = _run(data, labels, times, counts, options={"zeroInfinity": str(zero).lower()})
+    loss, gradient = _run(data, labels, times, counts, mode=mode, options={"zeroInfinity": str(zero).lower()})
     wanted = _oracle(data, labels, times, counts, 0, zero=zero, softmax=True)
     assert loss[3] == (0 if zero else np.inf)
     np.testing.assert_allclose(loss, wanted[0], rtol=2e-5)
@@ -107,8 +110,9 @@ def test_ctc__impossible_labels__are_infinite_or_zero(zero: bool) -> None:
     assert np.all(gradient[4:, 3] == 0)
 
 
-def test_ctc__no_steps_and_labels_out_of_range__are_impossible() -> None:
-    loss = _run(_logits((3, 3, 3)), [[1], [7], [1]], [0, 3, 0], [0, 1, 1], gradient=False)[0]
+@pytest.mark.parametrize("mode", ["tiles", "native"])
+def test_ctc__no_steps_and_labels_out_of_range__are_impossible(mode: str) -> None:
+    loss = _run(_logits((3, 3, 3)), [[1], [7], [1]], [0, 3, 0], [0, 1, 1], gradient=False, mode=mode)[0]
     assert loss.tolist() == [0.0, np.inf, np.inf]
 
 
@@ -119,9 +123,10 @@ def test_ctc__loss_alone__is_the_same(logits: bool) -> None:
     np.testing.assert_array_equal(_run(data, LABELS, TIMES, COUNTS, logits=logits, gradient=False)[0], both)
 
 
-def test_ctc__half_data_and_results__are_within_half_precision() -> None:
+@pytest.mark.parametrize("mode", ["tiles", "native"])
+def test_ctc__half_data_and_results__are_within_half_precision(mode: str) -> None:
     data = _logits((9, 4, 5)).astype(np.float16)
-    loss, gradient = _run(data, LABELS, TIMES, COUNTS, out="f16")
+    loss, gradient = _run(data, LABELS, TIMES, COUNTS, out="f16", mode=mode)
     assert loss.dtype == gradient.dtype == np.float16
     wanted = _oracle(data, LABELS, TIMES, COUNTS, 0, zero=False, softmax=True)
     np.testing.assert_allclose(loss, wanted[0], rtol=2e-3)
