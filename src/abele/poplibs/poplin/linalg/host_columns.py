@@ -85,7 +85,7 @@ class HostLu(Vertex):
             pivot = self.row[k]
             if pivot == f32(0.0):
                 pivot = f32(1.0)
-            begin = (k + 1) // 16 * 16
+            begin = (k + 1) // WIDTH * WIDTH
             for j in range(begin, k + 1):
                 self.row[j] = f32(0.0)
             for i in range(k + 1, m):
@@ -148,7 +148,7 @@ class HostQr(Vertex):
                 self.v[k] = f32(1.0)
                 for i in range(k + 1, m):
                     self.v[i] = self.v[i] / (head - beta)
-                begin = (k + 1) // 16 * 16
+                begin = (k + 1) // WIDTH * WIDTH
                 _shares(self, self.work, k, begin, width=width)
                 for j in range(begin, k + 1):
                     self.along[j] = f32(0.0)
@@ -166,9 +166,9 @@ class HostQr(Vertex):
             self.v[k] = f32(1.0)
             for i in range(k + 1, m):
                 self.v[i] = self.work[i * width + k]
-            _shares(self, self.product, k, k // 16 * 16, width=across)
+            _shares(self, self.product, k, k // WIDTH * WIDTH, width=across)
             for i in range(k, m):
-                _take(self.product, i * across, self.along, k // 16 * 16, across, share=self.v[i])
+                _take(self.product, i * across, self.along, k // WIDTH * WIDTH, across, share=self.v[i])
         for i in range(m):
             for j in range(columns):
                 self.q[i * columns + j] = self.product[i * across + j]

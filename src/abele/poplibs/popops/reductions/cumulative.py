@@ -3,8 +3,7 @@
 A row is cut into blocks where that keeps more tiles busy. Each block is summed from its own beginning where it lies;
 the sums of whole blocks, one row to a vertex, become what stands before each block; that is added to all of the block.
 So an element is visited twice however many blocks there are, where adding neighbours at doubling distances visits it
-log n times. Hosts have one vertex for each row, which visits an element once, or one for some
-rows side by side.
+log n times. Hosts have one vertex for each row, which visits an element once, or one for some rows side by side.
 """
 
 from __future__ import annotations
@@ -35,8 +34,6 @@ from abele.poplibs.poputil.host_body import host_rows, host_vertices, note_host
 
 MIN_BLOCK = 32
 """Elements of a block at least, where a row has as many: shorter ones cost more to exchange than to sum."""
-
-
 MANY_ROWS = 4 * COLUMNS
 """Rows from which on a host scans some side by side, so that four threads have some."""
 MOST_AT_ONCE = 2 * MIN_BLOCK

@@ -166,25 +166,25 @@ def side_by_side_codelet(
         def compute(self):
             n = i64(len(self.y[0]))
             rows = i64(len(self.y))
-            for c in range(16):
+            for c in range(COLUMNS):
                 self.s[c] = wide(identity)
-            blocks = n // 16 if rows == 16 else i64(0)
+            blocks = n // COLUMNS if rows == COLUMNS else i64(0)
             for block in range(blocks):
                 if not across:
-                    for c in range(16):
-                        for k in range(16):
-                            self.t[16 * k + c] = self.x[c][16 * block + k]
-                for k in range(16):
-                    for c in range(16):
+                    for c in range(COLUMNS):
+                        for k in range(COLUMNS):
+                            self.t[COLUMNS * k + c] = self.x[c][COLUMNS * block + k]
+                for k in range(COLUMNS):
+                    for c in range(COLUMNS):
                         before = self.s[c]
-                        e = self.x[16 * block + k][c] if across else self.t[16 * k + c]
+                        e = self.x[COLUMNS * block + k][c] if across else self.t[COLUMNS * k + c]
                         after = _joined(operation, before, wide(e))
                         self.s[c] = after
-                        self.t[16 * k + c] = dtype(before) if exclusive else dtype(after)
-                for c in range(16):
-                    for k in range(16):
-                        self.y[c][16 * block + k] = self.t[16 * k + c]
-            for i in range(16 * blocks, n):
+                        self.t[COLUMNS * k + c] = dtype(before) if exclusive else dtype(after)
+                for c in range(COLUMNS):
+                    for k in range(COLUMNS):
+                        self.y[c][COLUMNS * block + k] = self.t[COLUMNS * k + c]
+            for i in range(COLUMNS * blocks, n):
                 for c in range(rows):
                     before = self.s[c]
                     e = self.x[i][c] if across else self.x[c][i]

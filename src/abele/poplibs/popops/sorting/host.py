@@ -305,7 +305,7 @@ def _first_of_sorted(
     """The steps of a top-k by sorting: rows in order, of which the first records are copied."""
     best, places, *picked = outs
     rows = keys.reshape((-1, keys.shape[-1]))
-    found = [graph.map_linear(graph.variable(t, rows.shape, name=f"{name}/sorted")) for t in (keys.dtype, u32)]
+    found = [graph.variable(t, rows.shape, name=f"{name}/sorted", map="linear") for t in (keys.dtype, u32)]
     steps = host_sort(graph, rows, *found, largest_first=largest, name=name)
     for whole, out in zip(found, (best, places), strict=True):
         steps.add(Copy(whole[:, : out.shape[-1]].reshape(out.shape), out))
