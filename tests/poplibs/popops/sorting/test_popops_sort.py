@@ -223,3 +223,21 @@ def test_search_sorted__rows_that_differ__are_refused() -> None:
         sorting.search_sorted(bench.graph, x, x[:1], bench.prog)
     with pytest.raises(TypeMismatchError, match="numbers of one type"):
         sorting.search_sorted(bench.graph, x, bench.tensor(np.zeros((2, 3)), "i32"), bench.prog)
+
+
+@pytest.mark.parametrize("largest", [False, True])
+@pytest.mark.parametrize("k", [9, 10, 40])
+def test_top_k__of_a_small_or_large_part_of_a_row__host_takes_equal_keys_and_nan_in_order(
+    k: int, largest: bool
+) -> None:
+    bench = Bench(4)
+    rows = RNG.integers(-3, 4, (3, 40)).astype(np.float32)
+    rows[:, ::7] = np.nan
+    keys = bench.tensor(rows, "f32")
+    params = TopKParams(k, largest, SortOrder.DESCENDING if largest else SortOrder.ASCENDING)
+    outs = sorting.top_k_with_permutation(bench.graph, bench.prog, keys, params)
+    # NaN counts as the largest; of equal keys the first comes first.
+    wanted = np.argsort(np.where(np.isnan(rows), 9, rows) * (-1 if largest else 1), axis=1, kind="stable")[:, :k]
+    found, places = bench.run(*outs, mode="native")
+    np.testing.assert_array_equal(places, wanted)
+    np.testing.assert_array_equal(found, np.take_along_axis(rows, wanted, 1))
