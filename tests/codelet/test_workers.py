@@ -130,7 +130,7 @@ class Renumbered(MultiVertex):
 
 @codelet
 class Before(MultiVertex):
-    """Rows that continue a worker's last row, and a loop over rows that those before made."""
+    """Rows that continue a worker's last row, then a loop over them."""
 
     x: Input[Vector[i32]]
     y: Output[Vector[i32]]

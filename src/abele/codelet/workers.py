@@ -38,7 +38,7 @@ def as_one(function: Helper) -> Helper | None:
     worker = function.parameters[0]
     body: list[Stmt] = []
     # After a loop its variables are of the last row of all, not of a worker's.
-    unset: set[str] | None = set()
+    unset: set[str] = set()
     for statement in function.body:
         if isinstance(statement, For) and _alternates(statement, worker):
             zero = ConstExpr(type=statement.start.type, value=0, line=statement.line)
@@ -47,11 +47,10 @@ def as_one(function: Helper) -> Helper | None:
             body.append(statement)
         else:
             return None
-        unset = _unset(body[-1:], unset)
-        if unset is None:
+        rest = _unset(body[-1:], unset)
+        if rest is None:
             return None
-        if isinstance(statement, For):
-            unset = unset | assigned([statement])
+        unset = rest | assigned([statement]) if isinstance(statement, For) else rest
     names = {e.name for e in all_expressions(body) if isinstance(e, Local)} | assigned(body)
     loops = any(isinstance(s, For) for s in body)
     return replace(function, body=body) if loops and worker not in names else None

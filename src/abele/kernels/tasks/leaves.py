@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from operator import mul
 
 from abele.arrays import Array
 from abele.kernels.target import HostTarget
@@ -173,7 +172,7 @@ class LeafProgram:
         if layout.elements is not None:
             return space.type.bytes * layout.elements
         if layout.is_one_point:
-            return space.type.bytes * max(1, *map(mul, space.shape, layout.strides))
+            return space.type.bytes * max(1, *(n * step for n, step in zip(space.shape, layout.strides, strict=True)))
         if self.samples is None:
             return space.bytes
         blocks = 1 if layout.is_per_thread else -(-self.samples.extent // self.block)
