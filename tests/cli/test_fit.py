@@ -125,12 +125,15 @@ def test_fit__several_sequence_lengths__an_answer_for_each_and_a_table(abele: Ru
     assert [data["sequences"][length]["smallest_ipus"] for length in ("2", "4")] == [1, 1]
 
 
+@pytest.mark.slow
 def test_fit__several_numbers_of_io_tiles__all_are_in_the_ranking(abele: Run, file: Path) -> None:
     data = json.loads(abele("fit", f"{file}:trained", *HOW, "--io-tiles", "0,32", "--json").out)
     assert {plan["io_tiles"] for plan in data["ranking"]} == {0, 32}
 
 
-@pytest.mark.parametrize(("name", "trains"), [("split", True), ("split_forward", False)])
+@pytest.mark.parametrize(
+    ("name", "trains"), [pytest.param("split", True, marks=pytest.mark.slow), ("split_forward", False)]
+)
 def test_fit__groups_of_a_function_with_a_plan__are_in_the_ranking(
     abele: Run, file: Path, name: str, trains: bool
 ) -> None:

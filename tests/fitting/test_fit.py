@@ -207,6 +207,7 @@ def test_fit__checkpoints_farther_apart__estimates_are_near_what_compiling_gives
     check_compiled(searched, plan, estimated(plan, stages))
 
 
+@pytest.mark.slow
 def test_fit__checkpoints_of_uneven_layers__are_where_little_is_kept_and_estimates_are_near_what_compiling_gives():
     search = FitSearch(
         space("bow-2000:2", batch=512, recompute=(Recomputation.SEGMENTS,), proportions=(None,)),

@@ -72,7 +72,11 @@ def test_output__of_a_buffer_that_changes__is_what_it_was_in_its_micro_batch() -
     np.testing.assert_array_equal(found[1], found[0])
 
 
-@pytest.mark.parametrize("places", [[Place()] * 8, [Place(0, 0)] * 4 + [Place(1, 1)] * 4], ids=["one", "two"])
+@pytest.mark.parametrize(
+    "places",
+    [[Place()] * 8, pytest.param([Place(0, 0)] * 4 + [Place(1, 1)] * 4, marks=pytest.mark.slow)],
+    ids=["one", "two"],
+)
 def test_transfers__of_io_tiles__are_hidden_behind_the_run(places: list[Place]) -> None:
     cycles = {}
     for tiles in (0, 32):

@@ -105,6 +105,7 @@ def test_report__names_from_strangers__are_text(report: Report, tmp_path: Path) 
     assert [name for name, *_ in parsed.slices] == ["<script>", "\x00\x1b[31m", "?", "x" * 5000, ""]
 
 
+@pytest.mark.slow
 def test_report__of_a_million_spans__takes_seconds(report: Report, tmp_path: Path) -> None:
     count, lanes = 1_000_000, 64
     steps = STEPS.table(name=[f"step {k}" for k in range(5000)], kind="exchange", cycles=np.full(5000, 9))

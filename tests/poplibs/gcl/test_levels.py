@@ -172,6 +172,7 @@ def test_ring_order__orthogonal_groups_on_a_torus__goes_round_it():
         assert busiest(system, members, order) <= busiest(system, members, np.array(other))
 
 
+@pytest.mark.slow
 def test_all_reduce__pod256__takes_little_longer_than_links_and_gateways_must():
     """Within a rack 2·63/64 of the bytes both ways round; between racks 2·3/4 of a 64th of four IPUs over a gateway."""
     system = systems.get("bow-pod256")

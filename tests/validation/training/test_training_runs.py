@@ -117,6 +117,7 @@ def test_uncertainty__of_parts__follows_the_sources_of_constants(prediction: Pre
     assert uncertainty(nothing) == 0
 
 
+@pytest.mark.slow
 def test_predict_all__a_run_that_does_not_compile__is_a_failure_beside_the_others() -> None:
     found = predict_all([small_run(), small_run(name="too large", replicas=64)])
     assert [p.run.name for p in found.predictions] == ["small"]
