@@ -7,7 +7,8 @@ import pytest
 
 import abele as ab
 from abele import Input, Output, Vector, f32
-from abele.codelet.driver import UNKNOWN, Size, Sizes, value_module
+from abele.codelet.driver import value_module
+from abele.codelet.sizes import UNKNOWN, Size, Sizes
 from abele.codelet.statements import read_compute
 
 

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.codelet import InOut, Input, MultiVertex, Output, Vector, Vertex, codelet, compile_codelet
-from abele.codelet.driver import Size, Sizes, value_module
+from abele.codelet.driver import value_module
+from abele.codelet.sizes import Size, Sizes
 from abele.codelet.tree import For, walk
 from abele.codelet.vectors import LEAST_WIDTH, MOST_TOGETHER, most_held, stretches
 from abele.graph import Execute, Graph, Sequence

@@ -5,7 +5,6 @@ from types import ModuleType
 from typing import Any
 
 from abele.codelet.compiled import CompiledCodelet, compile_codelet
-from abele.codelet.driver import Size, Sizes
 from abele.codelet.fields import FieldDef, InOut, Input, Output, Vector, VectorList
 from abele.codelet.functions import (
     VertexFunction,
@@ -45,6 +44,7 @@ from abele.codelet.layouts import (
 from abele.codelet.macro_calls import macro
 from abele.codelet.reductions import LANES
 from abele.codelet.rounding import Rounding
+from abele.codelet.sizes import Size, Sizes
 from abele.codelet.template import Template, template
 from abele.codelet.vertex import CodeletDef, Constraint, MultiVertex, SupervisorVertex, Vertex, codelet
 

@@ -154,6 +154,13 @@ class BodyEmitter(Values):
         # A helper's code is put in place, so its names must not be seen by the caller's.
         self.returned = result
 
+    def result_of(self, function: Helper, arguments: dict[str, Value]) -> Value:
+        """The result of a function that has one."""
+        self.body(function, arguments)
+        assert function.result is not None
+        assert self.returned is not None
+        return self.builder.load(self.returned, typ=value_type(function.result))
+
     def slot(self, type_: Any, name: str) -> Value:
         """Stack memory, reserved at the start of the function."""
         with self.builder.goto_entry_block():

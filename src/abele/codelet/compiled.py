@@ -17,13 +17,14 @@ from typing import Any
 from abele.codelet import driver
 from abele.codelet.code import BodyEmitter, Charges, LoopIds
 from abele.codelet.costs import Counting, count, stored_fields
-from abele.codelet.driver import UNKNOWN, WORDS, Sizes, Violation
+from abele.codelet.driver import WORDS, Violation
 from abele.codelet.early_exits import MOST_SLOTS, EndedVertex, EndPlace, ask_to_end, endless_loops, take_end
 from abele.codelet.functions import VertexFunction, code_key, emission_key
 from abele.codelet.memory import VertexMemory
 from abele.codelet.printing import prints_of
 from abele.codelet.rounding import Rounding
 from abele.codelet.scope import MISSING, is_setting, meaning, outer_name, setting_parts
+from abele.codelet.sizes import UNKNOWN, Sizes
 from abele.codelet.statements import read_compute
 from abele.codelet.stored import StoredCode
 from abele.codelet.tree import (

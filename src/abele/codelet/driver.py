@@ -2,69 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from abele.codelet.ahead import MAX_LINES, MAX_ROW_LINES, NextRows, emit_prefetch
 from abele.codelet.code import BodyEmitter, Charges, LoopIds
 from abele.codelet.early_exits import StoppedLoops, endless_loops, with_end_function
 from abele.codelet.fields import FieldDef
 from abele.codelet.memory import Aliasing, FieldPlace, Said, VertexMemory, num_columns, stored_type
 from abele.codelet.printing import prints_of
 from abele.codelet.rounding import NEAREST, Draws, Rounding
+from abele.codelet.row_order import ByRows, Vertices
+from abele.codelet.sizes import UNKNOWN, Size, Sizes
 from abele.codelet.slots import MULTI_VERTEX, SUPERVISOR, VERTEX, Overhead
 from abele.codelet.tree import Helper, Print, WhileStmt
 from abele.codelet.vertex import NUM_WORKERS, CodeletDef
 from abele.codelet.workers import as_one
 from abele.llvm import flush
 from abele.llvm import ir as ll
-from abele.llvm.emit import I32, I64, POINTER, VOID, Value, constant, counted_loop, intrinsic, prefetch
-from abele.llvm.host import LINE_BYTES
-
-# Sizes common to all vertices of a group, for code that is made for them.
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """Known sizes of one field; None where vertices differ.
-
-    Attributes:
-        field: Name of the field.
-        length: Elements of a vector, or rows of a field of rows.
-        row_length: Elements of each row.
-    """
-
-    field: str
-    length: int | None = None
-    row_length: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """Known sizes of the fields of a group's vertices.
-
-    Attributes:
-        known: One entry per field; fields of single elements have none.
-    """
-
-    known: tuple[Size, ...] = ()
-
-    @staticmethod
-    def of(sizes: Iterable[Size]) -> Sizes:
-        """Sizes of several fields; those of which nothing is known are left out."""
-        return Sizes(tuple(s for s in sizes if s.length is not None or s.row_length is not None))
-
-    def __bool__(self) -> bool:
-        return bool(self.known)
-
-    def of_field(self, field: FieldDef) -> Size:
-        """Known sizes of a field."""
-        return next((s for s in self.known if s.field == field.name), Size(field.name))
-
-
-UNKNOWN = Sizes()
-
+from abele.llvm.emit import I32, I64, POINTER, VOID, Value, constant, counted_loop, intrinsic
 
 # Memory of a vertex whose every access is held against the size of its field: an index outside touches nothing.
 
@@ -153,72 +111,13 @@ class CheckedMemory(VertexMemory):
         return inside
 
 
-# Prefetches of the next vertex' rows, while the vertex at hand runs.
-#
-# A block of a grid is many short rows that lie far apart. Processors prefetch streams within a page: they find every
-# such row anew, and a row of two or three lines ends before they have. But the driver knows where the next vertex'
-# rows are, and asks for them in shares, one before each worker, so that memory is busy all the time. A prefetch
-# changes no value.
-#
-# It is for short rows only. Measured in ``benchmarks/codelets.py``: a 5-point stencil on blocks of 46 x 32 cells takes
-# half the time; lattice-Boltzmann blocks with rows of twelve lines, which the processor streams, take a fifth longer.
-
-MAX_ROW_LINES = 4
-"""Longer rows are streams, which the processor follows by itself."""
-MAX_LINES = 4096
-"""Lines of a vertex: with more the first would leave a second-level cache of 256 KiB before they are used."""
-
-
-@dataclass
-class NextRows:
-    """Rows of one field of the next vertex.
-
-    Attributes:
-        field: The field.
-        place: Place of its rows.
-        rows: Number of rows.
-        lines: Cache lines of each.
-    """
-
-    field: FieldDef
-    place: FieldPlace
-    rows: int
-    lines: int
-
-    @staticmethod
-    def lines_of(field: FieldDef, row_length: int) -> int:
-        """Lines that a row may touch, wherever in a line it begins."""
-        return (row_length * field.type.bytes + LINE_BYTES - 2) // LINE_BYTES + 1
-
-
-def emit_prefetch(memory: VertexMemory, found: tuple[NextRows, ...], worker: Value | None) -> None:
-    """Ask for the share of ``worker`` of the next vertex' rows; without workers for all of them."""
-    b = memory.builder
-    for rows in found:
-        first, last = constant(I64, 0), constant(I64, rows.rows)
-        if worker is not None:
-            each = constant(I64, -(-rows.rows // NUM_WORKERS))
-            first = b.mul(worker, each)
-            last = intrinsic(b, "llvm.smin", b.add(first, each), last)
-        _rows(memory, rows, first, last)
-
-
-def _rows(memory: VertexMemory, found: NextRows, first: Value, last: Value) -> None:
-    b = memory.builder
-    element, size = stored_type(found.field.type), found.field.type.bytes
-    with counted_loop(b, first, last) as row:
-        pointer = memory.table(found.place.pointer, row, POINTER)
-        for line in range(found.lines):
-            prefetch(b, b.gep(pointer, [constant(I64, line * LINE_BYTES // size)], source_etype=element))
-
-
 VIOLATION = "violation"
 OVERHEAD: dict[str, Overhead] = {"vertex": VERTEX, "multi": MULTI_VERTEX, "supervisor": SUPERVISOR}
 
 
 @dataclass
 class VertexLoop:
-    """A function under construction that visits vertices ``begin`` to ``end``.
+    """A function under construction, at one vertex of those that it visits.
 
     Attributes:
         builder: Builder, inside the loop.
@@ -275,14 +174,18 @@ def value_module(
             _workers(definition, code, function, loop)
 
     # Random numbers and prints belong to a worker; rows that are asked for ahead are so in workers' shares.
-    apart = definition.kind != "multi" or rounding.is_random or bool(prints_of(function))
-    together = None if apart or guard is not Guard.NONE else as_one(function)
+    free = guard is Guard.NONE and not rounding.is_random and not prints_of(function)
+    together = as_one(function) if free and definition.kind == "multi" else None
+    by_rows = (
+        ByRows.of(definition.fields, together or function, sizes) if free and not endless_loops(function) else None
+    )
     noalias = not aliasing and guard is Guard.NONE
     _function(
         module,
         "run",
         definition,
         vertex,
+        visit=None if by_rows is None else lambda vertices: by_rows.emit(vertices, ids),
         counts=False,
         noalias=noalias,
         sizes=sizes,
@@ -411,8 +314,9 @@ def _function(
     module: ll.Module,
     name: str,
     definition: CodeletDef,
-    vertex: Any,
+    vertex: Callable[[VertexLoop], None],
     *,
+    visit: Callable[[Vertices], None] | None = None,
     counts: bool,
     flushes: bool = True,
     noalias: bool = True,
@@ -422,7 +326,8 @@ def _function(
     prints: tuple[Print, ...] = (),
     loops: tuple[WhileStmt, ...] = (),
 ) -> None:
-    """Define function ``name``; ``vertex`` emits the code of one vertex."""
+    """Define function ``name``; ``vertex`` emits the code of one vertex, ``visit`` that of all where they do not run
+    one after the other."""
     arguments = [I64, I64, POINTER] + [POINTER] * counts + [I64] * rounding.is_random
     fn = ll.Function(module, ll.FunctionType(VOID, arguments), name)
     begin, end, tables, *out = fn.args
@@ -432,8 +337,9 @@ def _function(
     mode = flush.emit_enter(b) if flushes else None
     columns = _columns(b, tables, definition.fields)
     draws = Draws(b, out[-1]) if rounding.is_random else None
-    with counted_loop(b, begin, end, flags=("nsw",)) as number:
-        aliasing = Aliasing(module, [f.name for f in definition.fields], noalias)
+    aliasing = Aliasing(module, [f.name for f in definition.fields], noalias)
+
+    def at(number: Value) -> VertexMemory:
         memory = (VertexMemory if guard is Guard.NONE else CheckedMemory)(b, aliasing, {}, {}, rounding, draws)
         if isinstance(memory, CheckedMemory):
             memory.begin(_violation(module) if guard is Guard.GLOBAL else out[0], number, definition.fields)
@@ -445,8 +351,15 @@ def _function(
             memory.stopped = StoppedLoops(number, {loop: n for n, loop in enumerate(loops)})
         for field, own in columns:
             memory.places[field.name] = _place(memory, field, own, number, sizes.of_field(field))
-        ahead = _ahead(memory, columns, number, end, sizes)
-        vertex(VertexLoop(b, memory, number, out[0] if out else None, ahead))
+        return memory
+
+    if visit is not None:
+        visit(Vertices(b, begin, end, at))
+    else:
+        with counted_loop(b, begin, end, flags=("nsw",)) as number:
+            memory = at(number)
+            ahead = _ahead(memory, columns, number, end, sizes)
+            vertex(VertexLoop(b, memory, number, out[0] if out else None, ahead))
     if mode is not None:
         flush.emit_leave(b, mode)
     b.ret_void()

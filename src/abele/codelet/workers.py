@@ -19,9 +19,7 @@ from abele.codelet.tree import (
     For,
     Helper,
     IfStmt,
-    Leave,
     Local,
-    Return,
     Stmt,
     StoreStmt,
     all_expressions,
@@ -53,15 +51,19 @@ def as_one(function: Helper) -> Helper | None:
         unset = rest | assigned([statement]) if isinstance(statement, For) else rest
     names = {e.name for e in all_expressions(body) if isinstance(e, Local)} | assigned(body)
     loops = any(isinstance(s, For) for s in body)
-    return replace(function, body=body) if loops and worker not in names else None
+    return replace(function, body=body, parameters=()) if loops and worker not in names else None
 
 
 def _alternates(loop: For, worker: str) -> bool:
     """True if a loop begins at the worker's number, takes every sixth iteration, and each of them is for itself."""
     begins = isinstance(loop.start, Local) and loop.start.name == worker and loop.step == NUM_WORKERS
+    return begins and stands_alone(loop)
+
+
+def stands_alone(loop: For) -> bool:
+    """True if each iteration of a loop is for itself: no variable goes from one to the next, and none ends the loop."""
     plain = all(isinstance(s, Assign | StoreStmt | Evaluate | IfStmt | For) for s in walk(loop.body))
-    ends = any(isinstance(s, Leave | Return) for s in walk(loop.body))
-    return begins and plain and not ends and not loop.lanes and _unset(loop.body, assigned(loop.body)) is not None
+    return plain and not loop.lanes and _unset(loop.body, assigned(loop.body)) is not None
 
 
 def _unset(body: list[Stmt], unset: set[str]) -> set[str] | None:

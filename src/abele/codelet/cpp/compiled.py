@@ -30,8 +30,8 @@ from abele.codelet.cpp.native import (
     readable_text,
 )
 from abele.codelet.cpp.reflect import Member, VertexClass
-from abele.codelet.driver import UNKNOWN, Sizes
 from abele.codelet.early_exits import EndPlace
+from abele.codelet.sizes import UNKNOWN, Sizes
 from abele.errors import ApplicationRuntimeError, CodeletAccessError, CodeletError
 
 if TYPE_CHECKING:

@@ -15,9 +15,10 @@ from abele.codelet.cpp.entry import LENGTH_OFFSET, ROW_BYTES, parameters
 from abele.codelet.cpp.extract import VertexSource
 from abele.codelet.cpp.optimise import CALLED, define_division, with_counts_modulo_width
 from abele.codelet.cpp.reflect import METADATA_OF, METADATA_OFFSET, Member, VertexClass
-from abele.codelet.driver import OVERHEAD, UNKNOWN, Size, Sizes
+from abele.codelet.driver import OVERHEAD
 from abele.codelet.early_exits import with_end_function
 from abele.codelet.functions import emit
+from abele.codelet.sizes import UNKNOWN, Size, Sizes
 from abele.codelet.vertex import NUM_WORKERS
 from abele.expr import FUNCTIONS
 from abele.llvm import flush
