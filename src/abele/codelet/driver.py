@@ -417,7 +417,12 @@ def _place(memory: VertexMemory, field: FieldDef, columns: list[Value], vertex: 
 
 def _place_of_rows(memory: VertexMemory, columns: list[Value], vertex: Value, size: Size) -> FieldPlace:
     b = memory.builder
-    first = memory.table(columns[0], vertex, I64)
+    if size.length is None:
+        first = memory.table(columns[0], vertex, I64)
+    else:
+        # Vertices that all have as many rows: where they begin needs no look-up, which pointers would wait for.
+        begin = memory.table(columns[0], constant(I64, 0), I64)
+        first = b.add(begin, b.mul(vertex, constant(I64, size.length), flags=("nsw",)), flags=("nsw",))
     rows = b.gep(columns[1], [first], inbounds=True, source_etype=POINTER)
     lengths = b.gep(columns[2], [first], inbounds=True, source_etype=I64)
     each = None if size.row_length is None else constant(I64, size.row_length)

@@ -218,10 +218,9 @@ class ByRows:
         def rows_of(first: Value, after: Value, arguments: dict[str, Value]) -> None:
             code = BodyEmitter(b, vertices.at(first), ids)
             start, stop = (code.result_of(bound, arguments) for bound in (self.loop.start, self.loop.stop))
-            with counted_loop(b, start, stop, self.loop.step, flags=("nsw",)) as row:
-                with counted_loop(b, first, after, flags=("nsw",)) as vertex:
-                    numbered = arguments | {parameters[-1]: row}
-                    BodyEmitter(b, vertices.at(vertex), ids).body(self.loop.row, numbered)
+            rows = counted_loop(b, start, stop, self.loop.step, flags=("nsw",))
+            with rows as row, counted_loop(b, first, after, flags=("nsw",)) as vertex:
+                BodyEmitter(b, vertices.at(vertex), ids).body(self.loop.row, arguments | {parameters[-1]: row})
 
         with side_by_side(b, vertices.begin, vertices.end, self.most, first_row, bytes_) as (first, after):
             if len(parameters) == 1:
