@@ -138,15 +138,18 @@ def by_rows(vertex, known):
 
 @pytest.mark.parametrize("vertex", [Ranges, Alternate, Alone, Running])
 def test_by_rows__rows_of_common_bounds__are_found(vertex):
-    found = by_rows(vertex, sizes(4, 30))
-    assert (found.results.name, found.rows, found.row_length) == ("y", 4, 30)
-    assert found.loop.step == 1
+    found = by_rows(vertex, sizes(4, 90))
+    assert (found.results.name, found.row_length, found.loop.step) == ("y", 90, 1)
     assert by_rows(vertex, UNKNOWN) is None
+
+
+def test_by_rows__short_rows__are_asked_for_ahead_instead():
+    assert by_rows(Alone, sizes(4, 30)) is None
 
 
 @pytest.mark.parametrize("vertex", [Carried, Own, Columns, Counts])
 def test_by_rows__what_a_vertex_does_by_itself__is_left_alone(vertex):
-    assert by_rows(vertex, sizes(4, 30)) is None
+    assert by_rows(vertex, sizes(4, 90)) is None
 
 
 def test_most_beside__rows_of_a_stencil__fit_a_cache():
@@ -167,7 +170,7 @@ def test_row_loop__bounds_of_a_worker__are_functions():
     vertex=st.sampled_from([Ranges, Alternate, Alone]),
     down=st.integers(1, 3),
     across=st.integers(1, 4),
-    shape=st.sampled_from([(1, 3), (5, 17), (9, 40)]),
+    shape=st.sampled_from([(1, 64), (5, 75), (9, 100)]),
     gap=st.sampled_from([0, 3, 40]),
     order=st.randoms(use_true_random=False),
     share=st.floats(0, 1),
@@ -204,10 +207,10 @@ def test_codelet__blocks_of_a_grid__as_numpy(vertex, down, across, shape, gap, o
 
 @pytest.mark.parametrize("vertex", [Running, Counts])
 def test_codelet__rows_that_need_one_another__as_numpy(vertex):
-    y = np.random.default_rng(0).integers(0, 9, (8, 36)).astype(np.float32 if vertex is Running else np.int32)
-    wanted = np.cumsum(y.reshape(2, 4, 36), axis=1).reshape(y.shape) if vertex is Running else np.full_like(y, 5)
-    parts = [list(y[i : i + 4, j : j + 12]) for i in (0, 4) for j in (0, 12, 24)]
+    y = np.random.default_rng(0).integers(0, 9, (8, 192)).astype(np.float32 if vertex is Running else np.int32)
+    wanted = np.cumsum(y.reshape(2, 4, 192), axis=1).reshape(y.shape) if vertex is Running else np.full_like(y, 5)
+    parts = [list(y[i : i + 4, j : j + 64]) for i in (0, 4) for j in (0, 64, 128)]
     state = {} if vertex is Running else {"n": np.int32(5)}
     tables = build_tables(vertex.codelet, [{"y": rows, **state} for rows in parts])
-    tables.run(compile_codelet(vertex.codelet).run_sized(sizes(4, 12)))
+    tables.run(compile_codelet(vertex.codelet).run_sized(sizes(4, 64)))
     np.testing.assert_array_equal(y, wanted)
