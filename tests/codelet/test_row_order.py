@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import abele as ab
 from abele.codelet import InOut, Input, MultiVertex, Output, Vector, Vertex, codelet, compile_codelet
 from abele.codelet.row_order import MOST_BYTES, ByRows, RowLoop, most_beside
 from abele.codelet.sizes import UNKNOWN, Size, Sizes
@@ -112,6 +113,19 @@ class Columns(Vertex):
 
 
 @codelet
+class Twice(Vertex):
+    """A loop variable that has a value before."""
+
+    y: Vector[Output[Vector[i32]]]
+
+    def compute(self):
+        r = 1
+        for r in range(len(self.y)):
+            for c in range(len(self.y[r])):
+                self.y[r][c] = r
+
+
+@codelet
 class Counts(Vertex):
     """State that every row changes."""
 
@@ -147,7 +161,7 @@ def test_by_rows__short_rows__are_asked_for_ahead_instead():
     assert by_rows(Alone, sizes(4, 30)) is None
 
 
-@pytest.mark.parametrize("vertex", [Carried, Own, Columns, Counts])
+@pytest.mark.parametrize("vertex", [Carried, Own, Columns, Twice, Counts])
 def test_by_rows__what_a_vertex_does_by_itself__is_left_alone(vertex):
     assert by_rows(vertex, sizes(4, 90)) is None
 
@@ -214,3 +228,28 @@ def test_codelet__rows_that_need_one_another__as_numpy(vertex):
     tables = build_tables(vertex.codelet, [{"y": rows, **state} for rows in parts])
     tables.run(compile_codelet(vertex.codelet).run_sized(sizes(4, 64)))
     np.testing.assert_array_equal(y, wanted)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_engine__blocks_of_a_grid__are_the_same_on_any_number_of_threads(threads):
+    down, across, height, width = 8, 5, 7, 80
+    shape = (down * height, across * width)
+    graph = ab.Graph("bow")
+    x, y = (
+        graph.variable(i32, (shape[0] + 2, shape[1] + 2), "x").map_linear(),
+        graph.variable(i32, shape, "y").map_linear(),
+    )
+    corners = [(i * height, j * width) for i in range(down) for j in range(across)]
+    step = graph.compute_set("sums")
+    step.vertices(
+        Alternate,
+        tile=np.arange(len(corners)),
+        x=[[x[i + r, j : j + width + 2] for r in range(height + 2)] for i, j in corners],
+        y=[[y[i + r, j : j + width] for r in range(height)] for i, j in corners],
+        k=3,
+    )
+    engine = ab.Engine(graph, ab.Execute(step), threads=threads)
+    values = np.random.default_rng(0).integers(-99, 99, (shape[0] + 2, shape[1] + 2)).astype(np.int32)
+    engine["x"] = values
+    engine.run()
+    np.testing.assert_array_equal(engine["y"], values[:-2, :-2] + 6 * values[1:-1, 1:-1] + values[2:, 2:])

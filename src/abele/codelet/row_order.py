@@ -39,6 +39,7 @@ from abele.codelet.tree import (
     UnaryExpr,
     VertexExpr,
     all_expressions,
+    assigned,
     walk,
 )
 from abele.codelet.vertex import NUM_WORKERS
@@ -74,7 +75,7 @@ class RowLoop:
         *before, last = [s for s in function.body if not isinstance(s, DebugOnly)]
         # Columns of single elements, without a loop over them, are not rows.
         rows = isinstance(last, For) and last.step > 0 and any(isinstance(s, For) for s in _all_statements(last.body))
-        if not isinstance(last, For) or not rows or not stands_alone(last):
+        if not isinstance(last, For) or not rows or not stands_alone(last) or last.name in assigned(before):
             return None
         common = set(function.parameters)
         for statement in before:
