@@ -198,7 +198,7 @@ class ByRows:
 
     @staticmethod
     def of(fields: tuple[FieldDef, ...], function: Helper, sizes: Sizes) -> ByRows | None:
-        """How to run vertices row by row; None where they cannot, or gain nothing."""
+        """The way to run vertices row by row; None where they cannot, or gain nothing."""
         loop, most = RowLoop.of(function, sizes), most_beside(fields, sizes)
         if loop is None or most < 2:
             return None
