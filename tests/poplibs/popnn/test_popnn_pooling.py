@@ -172,6 +172,27 @@ def test_max_pool_gradient__first_of_ties__is_pytorchs_to_the_bit(
         np.testing.assert_array_equal(bench.run(gradient, mode=mode)[0].astype(np.float32), leaf.grad)
 
 
+@pytest.mark.parametrize("lies", ["activations", "linear"])
+@pytest.mark.parametrize(("field", "kernel", "stride", "pad"), FIRST_CASES)
+def test_max_pool_gradient__all_ties_of_any_numbers__are_added_as_vertices_do(
+    field: tuple[int, ...], kernel: tuple[int, ...], stride: tuple[int, ...], pad: tuple[int, ...], lies: str
+) -> None:
+    params, rng = popnn.PoolParams("max", field, kernel, stride, pad, pad, 16, 2), np.random.default_rng(4)
+    bench, edge = Bench(4), [(0, 0), (0, 0), *zip(pad, pad, strict=True)]
+    elements = rng.integers(0, 3, params.in_shape).astype(np.float32)
+    elements[rng.random(elements.shape) < 0.1] = -np.inf
+    windows = np.lib.stride_tricks.sliding_window_view(
+        np.pad(elements, edge, constant_values=-np.inf), kernel, axis=tuple(range(2, 2 + len(field)))
+    )[(..., *(slice(None, None, s) for s in stride), *(slice(None) for _ in field))]
+    # Sums of three and more of these depend on the order in which they are added.
+    g = bench.tensor(rng.standard_normal(params.out_shape), "f32", lies)
+    x = bench.tensor(elements, "f32", lies)
+    y = bench.tensor(windows.max(tuple(range(-len(field), 0))), "f32", lies)
+    gradient = popnn.pool_input_gradient(bench.graph, params, g, x, y, prog=bench.prog)
+    tiles, native = (bench.run(gradient, mode=mode)[0] for mode in ("tiles", "native"))
+    np.testing.assert_array_equal(native, tiles)
+
+
 @pytest.mark.slow
 def test_max_pool_gradient__more_positions_than_f16_counts__finds_the_first() -> None:
     params = popnn.PoolParams("max", (2600,), (2500,), (100,), (0,), (0,), 4, 1, ties="first")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,10 @@ from abele.poplibs.poputil.order import storage_order
 
 NO_PLACE = int(np.iinfo(np.int32).max)
 """Number for no element of a window: more than all numbers, so that a minimum passes over it."""
+MAX_GATHERED = 32
+"""Most elements of a window, or of a step, whose gradients are gathered: so many terms are written out."""
+
+Index = tuple[ir.Affine, ...]
 
 
 def _window_nest(params: PoolParams, shape: tuple[int, ...], store: ir.Store) -> ir.Nest:
@@ -77,22 +82,20 @@ def window_index(params: PoolParams) -> ir.Affine:
     return number
 
 
-def _places_nest(params: PoolParams, operand: int) -> ir.Nest:
-    """Nest that finds, in each window, the element for its gradient, of operands 1 (output) and 2 (input).
+def _places_nests(params: PoolParams, operand: int, found: int) -> tuple[ir.Nest, ir.Nest]:
+    """Nests that find, in each window, the element for its gradient, of operands 1 (output) and 2 (input).
 
     That is the least number of an element that equals the maximum, so a minimum over the window. Of NaN, which equal
     nothing, the last one counts: they stand below all numbers, as -1 less theirs, so that the same minimum finds it.
-    Padding is read as what is neither: NaN where the maximum is looked for, a number where NaN are.
+    Padding is read as what is neither: NaN where the maximum is looked for, a number where NaN are. Both are one number
+    in operand ``operand``, of minima in ``found``.
     """
     at, covered, number = point(2 + params.rank), _covered(params), ir.Index(window_index(params))
     x, other = (ir.Load(2, covered, fill if params.pads else None) for fill in (math.nan, 0.0))
     place = ir.select(x.eq(ir.Load(1, at)), number, ir.select(other.ne(other), -1 - number, NO_PLACE))
-    return _window_nest(params, params.out_shape, ir.Store(operand, at, place, "min"))
-
-
-def _is_place(place: ir.Expr, number: ir.Expr) -> ir.Expr:
-    """True if ``place`` of :func:`_places_nest` is that of ``number``."""
-    return ir.apply("max", place, -1 - place).eq(number)
+    minima = _window_nest(params, params.out_shape, ir.Store(found, at, place, "min"))
+    least = ir.Load(found, at)
+    return minima, nest_over(params.out_shape, ir.Store(operand, at, ir.apply("max", least, -1 - least)))
 
 
 def _max_kernel(params: PoolParams, dtype: ElementType) -> ir.HostKernel:
@@ -132,45 +135,115 @@ def pool_kernel(params: PoolParams, dtype: ElementType) -> ir.HostKernel:
 
 
 def pool_gradient_kernel(params: PoolParams, dtype: ElementType) -> ir.HostKernel:
-    """Scatter the gradient of each output over its window; elements in the padding are dropped.
+    """The gradient of each output, given to the elements of its window; those in the padding are dropped.
+
+    Where small windows overlap, elements read the windows that cover them, in one pass over the field. Others pass
+    through their elements, and add to them.
 
     Operands: the output gradient, for max pooling the output and the input; the input gradient; temporaries.
     """
-    shape, covered = params.out_shape, _covered(params)
-    at = point(len(shape))
-    maximum = params.kind == "max"
-    inputs = [shape, shape, params.in_shape] if maximum else [shape]
-    shapes, types = [*inputs, params.in_shape], [dtype] * (len(inputs) + 1)
-    nests: list[ir.Nest] = []
-    g: ir.Expr = ir.Load(0, at)
-    if params.ties == "first":
-        nests.append(_places_nest(params, len(shapes)))
-        g = ir.select(_is_place(ir.Load(len(shapes), at), ir.Index(window_index(params))), g, 0.0)
-        shapes, types = [*shapes, shape], [*types, i32]
-    elif maximum:
-        x = ir.Load(2, covered, -math.inf if params.pads else None)
-        hit = x.eq(ir.Load(1, at))
-        if params.ties == "shared":
-            ties = len(shapes)
-            share = ir.select(hit, ir.as_expr(1.0), 0.0)
-            nests.append(_window_nest(params, shape, ir.Store(ties, at, share, "add")))
-            shapes, types = [*shapes, shape], [*types, f32]
-            g = g / ir.apply("max", ir.Load(ties, at), 1.0)
-        g = ir.select(hit, g, 0.0)
-    elif params.kind == "avg" and params.pads:
-        nests.append(_window_sizes_nest(params, len(shapes)))
-        g = g / ir.apply("max", ir.Load(len(shapes), at[2:]), 1.0)
-        shapes, types = [*shapes, shape[2:]], [*types, f32]
-    elif params.kind == "avg":
-        g = g * (1.0 / math.prod(params.kernel))
-    target = len(inputs)
-    if dtype == f32:
-        nests.append(_window_nest(params, shape, ir.Store(target, covered, g, "add")))
-    else:
-        nests.append(_window_nest(params, shape, ir.Store(len(shapes), covered, g, "add")))
-        nests.append(nest_over(params.in_shape, ir.Store(target, at, ir.Load(len(shapes), at))))
+    shares = _WindowGradient(params)
+    target = shares.num_inputs
+    shapes = [*[params.out_shape] * min(2, target), *[params.in_shape] * (target == 3), params.in_shape]
+    types = [dtype] * (target + 1)
+    nests = list(shares.found)
+    shapes += [params.out_shape[2:] if params.kind == "avg" else params.out_shape] * len(nests)
+    types += [i32 if params.ties == "first" else f32] * len(nests)
+    overlap = any(k > s for k, s in zip(params.kernel, params.stride, strict=True))
+    if overlap and max(math.prod(params.kernel), math.prod(params.stride)) <= MAX_GATHERED:
+        nests.append(_gathering_nest(params, target, shares))
+        return ir.HostKernel(tuple(shapes), tuple(types), target, 1, tuple(nests))
+    at, covered = point(2 + params.rank), _covered(params)
+    value = shares.share(at, covered, window_index(params), gathers=False)
+    # Sums in f32 are rounded once.
+    sums = target if dtype == f32 else len(shapes)
+    nests.append(_window_nest(params, params.out_shape, ir.Store(sums, covered, value, "add")))
+    if sums != target:
+        nests.append(nest_over(params.in_shape, ir.Store(target, at, ir.Load(sums, at))))
         shapes, types = [*shapes, params.in_shape], [*types, f32]
-    return ir.HostKernel(tuple(shapes), tuple(types), len(inputs), 1, tuple(nests))
+    return ir.HostKernel(tuple(shapes), tuple(types), target, 1, tuple(nests))
+
+
+class _WindowGradient:
+    """The share that an element of a window has of the gradient of its output.
+
+    Attributes:
+        num_inputs: Number of inputs of the kernel; its output is next, and then temporaries.
+        found: Nests that find what shares depend on of the whole window; each has a temporary.
+    """
+
+    def __init__(self, params: PoolParams) -> None:
+        self.params = params
+        self.num_inputs = 3 if params.kind == "max" else 1
+        self.temporary = self.num_inputs + 1
+        self.found: tuple[ir.Nest, ...] = ()
+        if params.ties == "first":
+            self.found = _places_nests(params, self.temporary, self.temporary + 1)
+        elif params.ties == "shared":
+            at = point(2 + params.rank)
+            tie = ir.select(self._hit(at, _covered(params), gathers=False), ir.as_expr(1.0), 0.0)
+            self.found = (_window_nest(params, params.out_shape, ir.Store(self.temporary, at, tie, "add")),)
+        elif params.kind == "avg" and params.pads:
+            self.found = (_window_sizes_nest(params, self.temporary),)
+
+    def share(self, output: Index, element: Index, number: ir.Affine, *, gathers: bool) -> ir.Expr:
+        """The share of ``element``, which has ``number`` in the window of ``output``.
+
+        Where one ``gathers``, there may be no such output, and beyond the end of the field no element.
+        """
+        params, absent = self.params, 0.0 if gathers else None
+        g: ir.Expr = ir.Load(0, output, absent)
+        if params.ties == "first":
+            place = ir.Load(self.temporary, output, NO_PLACE if gathers else None)
+            return ir.select(place.eq(ir.Index(number)), g, 0.0)
+        if params.ties == "shared":
+            g = g / ir.apply("max", ir.Load(self.temporary, output, absent), 1.0)
+        if params.kind == "max":
+            return ir.select(self._hit(output, element, gathers=gathers), g, 0.0)
+        if params.kind == "avg" and params.pads:
+            return g / ir.apply("max", ir.Load(self.temporary, output[2:], absent), 1.0)
+        return g * (1.0 / math.prod(params.kernel)) if params.kind == "avg" else g
+
+    def _hit(self, output: Index, element: Index, *, gathers: bool) -> ir.Expr:
+        """True if ``element`` equals ``output``; no output equals anything."""
+        x = ir.Load(2, element, -math.inf if self.params.pads or gathers else None)
+        return x.eq(ir.Load(1, output, math.nan if gathers else None))
+
+
+def _gathering_nest(params: PoolParams, target: int, shares: _WindowGradient) -> ir.Nest:
+    """Nest of elements that add up their shares of the windows over them, in the order of these.
+
+    Elements whose places differ by a stride lie alike in their windows. A point of the nest has the elements of a
+    stride along each dim, which share what they load. Windows of 3 two apart, padded by 1: element 2i lies in window i,
+    and 2i + 1 in windows i and i + 1.
+    """
+    sample = point(2)
+    along = [_elements_in_windows(params, d) for d in range(params.rank)]
+    stores = []
+    for elements in product(*along):
+        element = (*sample, *(place for place, _ in elements))
+        total: ir.Expr = ir.as_expr(0.0)
+        for windows in product(*(covering for _, covering in elements)):
+            number = ir.affine(0)
+            for (_, position), extent in zip(windows, params.kernel, strict=True):
+                number = number * extent + position
+            output = (*sample, *(window for window, _ in windows))
+            total = total + shares.share(output, element, number, gathers=True)
+        stores.append(ir.Store(target, element, total))
+    steps = [-(-n // s) for n, s in zip(params.field, params.stride, strict=True)]
+    return ir.Nest(nest_over((*params.in_shape[:2], *steps)).dims, tuple(stores))
+
+
+def _elements_in_windows(params: PoolParams, d: int) -> list[tuple[ir.Affine, list[tuple[ir.Affine, int]]]]:
+    """Elements of a stride along field dim ``d``: the place of each, windows that cover it, and its place in these."""
+    step, kernel, stride = ir.affine(f"d{2 + d}"), params.kernel[d], params.stride[d]
+    found = []
+    for number in range(min(stride, params.field[d])):
+        place = number + params.padding_lower[d]
+        # Window w starts at w * stride: at most kernel - 1 before the element, and not after it.
+        windows = range(-((kernel - 1 - place) // stride), place // stride + 1)
+        found.append((step * stride + number, [(step + w, place - w * stride) for w in windows]))
+    return found
 
 
 def pool(graph: Graph, tensor: Tensor, params: PoolParams, prog: Sequence, name: str = "pool") -> Tensor:
