@@ -18,6 +18,7 @@ SHOWN = {
     "split_dims": ("training_step", "samples_in_blocks", "convolution"),
     "set_once": ("convolution",),
     "round_stores": (),  # results are rounded to nearest; tests/kernels/plan/test_round_stores.py has others
+    "compute_once": (),  # tests/kernels/tasks/test_compute_once.py has programs with equal operands along a dim
     "join_dims": ("samples_in_blocks",),
     "join_samples": ("outputs_in_groups",),
     "fuse_tasks": ("training_step", "softmax"),

@@ -32,6 +32,7 @@ from abele.kernels.target import HostTarget
 from abele.kernels.tasks.block_samples import block_samples
 from abele.kernels.tasks.check import check_leaf_program, check_program, check_side_by_side, check_spaces
 from abele.kernels.tasks.choose_samples import choose_samples
+from abele.kernels.tasks.compute_once import compute_once
 from abele.kernels.tasks.copy_operands import copy_operands
 from abele.kernels.tasks.divide_rows import divide_rows
 from abele.kernels.tasks.drop_unread import drop_unread
@@ -235,6 +236,7 @@ PIPELINE = tuple(
         split_dims,
         set_once,
         round_stores,
+        compute_once,
         join_dims,
         join_samples,
         fuse_tasks,
