@@ -139,7 +139,7 @@ def test_dump_variable__names_a_folder__every_plan_writes_its_forms(tmp_path, mo
     first, second = sorted((tmp_path / "forms").iterdir())
     assert (first.name, second.name) == ("plan-001", "plan-002")
     assert len(list(first.iterdir())) == len(PIPELINE)
-    assert "dense+relu  for b<32, n<6" in (first / "07-fuse_tasks.txt").read_text(encoding="utf-8")
+    assert "dense+relu  for b<32, n<6" in (first / "08-fuse_tasks.txt").read_text(encoding="utf-8")
 
 
 def test_check_variable__off__costs_nothing_and_checks_nothing(monkeypatch) -> None:

@@ -1,4 +1,4 @@
-"""What does not depend on a dim of the results is computed once."""
+"""Results that do not depend on a dim are computed once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RNG = np.random.default_rng(5)
 def matrices(
     rows: int, tokens: int, n: int, m: int, *, kept: bool, then: str
 ) -> tuple[list[Buffer], list[BoundKernel]]:
-    """d[s, t, i] = Σ g[s, j] · w[j, i] in the plan's own array unless ``kept``, and then z of it for every token."""
+    """d[s, t, i] = Σ g[s, j] · w[j, i], an array of the plan's own unless ``kept``; then z of d for every token."""
     product = nest(
         {"s": rows, "t": tokens, "i": m, "j": n}, store(2, "sti", load(0, "s", "j") * load(1, "j", "i"), "add")
     )

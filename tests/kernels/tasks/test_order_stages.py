@@ -18,9 +18,11 @@ def two_layers(width: int) -> Calls:
     """A layer and an activation over 32 samples of ``width`` values."""
     made = Calls()
     x, y, z = made.buffer((32, width), "x", True), made.buffer((32, width), "y"), made.buffer((32, 8), "z", True)
+    w = made.buffer((8,), "w", True)
     rows = {"b": 32, "n": width}
     made.call("relu", [x], y, rows, ("b", "n"), select(load(0, "b", "n") > 0.0, load(0, "b", "n"), 0.0))
-    made.call("sums", [y], z, {"b": 32, "m": 8, "n": width}, ("b", "m"), load(0, "b", "n"), "add")
+    value = load(0, "b", "n") * load(1, "m")
+    made.call("sums", [y, w], z, {"b": 32, "m": 8, "n": width}, ("b", "m"), value, "add")
     return made
 
 

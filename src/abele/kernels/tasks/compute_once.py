@@ -129,7 +129,7 @@ def _narrowed(spaces: SpaceTable, places: dict[int, int]) -> SpaceTable:
 
 
 def _in_two(spaces: SpaceTable, task: Task) -> list[Task]:
-    """``task``, or the task of its sums and one that stores them along the dims on which they do not depend."""
+    """``task``, or two in its place: its sums alone, and its stores along the dims that these do not know."""
     guards: list[Bound] = [g for r in task.reductions for g in r.guards]
     names = frozenset(_names(e for r in task.reductions for e in r.value.walk()))
     dims = _unused(task, names | {name for g in guards for name in g.position.names})
