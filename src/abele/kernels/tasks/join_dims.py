@@ -4,126 +4,247 @@ A loop dim is split wherever some view of a buffer splits it. How a buffer is st
 plan's own choice, so where the same two digits run side by side through everything that has them, and no caller's
 buffer keeps them apart, they are one dim: samples that one layer stores in blocks of 16 stay whole samples.
 
-It is right because a pair is joined everywhere or nowhere. The union of all dims that loops tie together
-(:func:`abele.kernels.tasks.sample_dim.common_dims`) says what a digit is in every space and task; two of them can be
-one where they appear in the same ones, next to each other in the caller's buffers, and where every other position (a
-window, a guard, a loop index) steps through the slower as through one count of the faster. Splitting less in the first
-place is no way out: a digit is needed until the last view has been seen, and only then is it known that nothing did.
+It is right because a pair is joined everywhere or nowhere. From two digits of one loop, :func:`pairs_of_digits` follows
+accesses to the places of these digits in spaces, and from there to the loops of every other task, until nothing is
+added. The pair can be one dim where both digits are found together each time, next to each other in the caller's
+buffers, and where every other position (a window, a guard, a loop index) steps through the slower as through one count
+of the faster. A task or a space may have the pair several times: scores of queries by keys have the tokens twice.
+
+Where views of a buffer agree on no digits, a place of its space is indexed by address, and the next faster place may
+have a digit that both happen to share. Such a place takes the faster one in, and the digits of either view are free.
+
+Splitting less in the first place is no way out: a digit is needed until the last view has been seen, and only then is
+it known that nothing did.
+
+Example: 8 sequences of 100 tokens are 800 rows, which products store in groups of 16. A copy between the two has a
+space [2, 100, 4] at ``[s1, 25*s0 + t1, t0]``, for sequence ``4*s1 + s0`` and token ``4*t1 + t0``, and at ``[g1, 4*g0 +
+r1, r0]``, for row ``4*r1 + r0`` of group ``25*g1 + g0``. It becomes [2, 400], at ``[s1, 100*s0 + t]`` and ``[g1, 16*g0
++ r]``: attention has its 100 tokens and products their 16 rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from abele.kernels.nest.ir import Affine, Expr, Index
 from abele.kernels.nest.loop_nest import Bound, Dims, Hash, RowFetch
 from abele.kernels.nest.rewrite import rewrite
-from abele.kernels.tasks.program import Put, Ref, SampleDim, Space, Task, TaskProgram, plain
-from abele.kernels.tasks.sample_dim import accesses, common_dims
+from abele.kernels.tasks.program import Put, Ref, Space, Task, TaskProgram, plain
+from abele.kernels.tasks.sample_dim import accesses
 
-Pair = tuple[SampleDim, SampleDim]
-"""Two dims that become one, the slower first."""
+D = TypeVar("D", str, int)
+
+
+@dataclass(frozen=True)
+class DigitPair:
+    """Two digits, a slower and a faster one, that can become one dim.
+
+    Attributes:
+        tasks: By the number of a task, the name of the faster digit for that of the slower one.
+        spaces: By the number of a space, the place of the faster digit for that of the slower one.
+        apart: The caller's spaces in which something lies between the two.
+    """
+
+    tasks: Mapping[int, Mapping[str, str]]
+    spaces: Mapping[int, Mapping[int, int]]
+    apart: frozenset[int] = frozenset()
+
+    @property
+    def members(self) -> set[tuple[str, int, str | int]]:
+        """The loops and places that it joins."""
+        found: set[tuple[str, int, str | int]] = set()
+        for kind, numbers in (("task", self.tasks), ("space", self.spaces)):
+            found |= {(kind, n, d) for n, pairs in numbers.items() for pair in pairs.items() for d in pair}
+        return found
 
 
 def join_dims(program: TaskProgram) -> TaskProgram:
     """Join the digits of split loops that nothing keeps apart."""
     # Joining may bring further digits together: of three, two are joined in the first round and the third in the
     # second.
-    while pairs := _pairs(program):
+    while pairs := _apart_from_each_other(pair for pair in pairs_of_digits(program) if not pair.apart):
         program = join_pairs(program, pairs)
     return program
 
 
-def join_pairs(program: TaskProgram, pairs: list[Pair]) -> TaskProgram:
-    """``program`` with each of ``pairs`` as one dim; nothing may keep them apart, and no dim be in two of them."""
-    return replace(program, spaces=_join_spaces(program, pairs), tasks=_join_tasks(program, pairs))
+def _apart_from_each_other(pairs: Iterator[DigitPair]) -> list[DigitPair]:
+    """Those of ``pairs`` that can be joined at once: no loop or place is in two of them."""
+    chosen, taken = list[DigitPair](), set[tuple[str, int, str | int]]()
+    for pair in pairs:
+        members = pair.members
+        if not members & taken:
+            taken |= members
+            chosen.append(pair)
+    return chosen
 
 
-def users_of_spaces(program: TaskProgram) -> dict[int, set[int]]:
-    """The numbers of the tasks that touch each space."""
-    users: dict[int, set[int]] = {}
+def pairs_of_digits(program: TaskProgram) -> Iterator[DigitPair]:
+    """Every two digits that are next to each other in a split loop, and that no task keeps apart."""
+    search = _Search(program)
     for number, task in enumerate(program.tasks):
-        for space in task.reads | task.writes:
-            users.setdefault(space, set()).add(number)
-    return users
-
-
-def _pairs(program: TaskProgram) -> list[Pair]:
-    """Pairs of digits that can be joined, no dim in more than one."""
-    users = users_of_spaces(program)
-    # Only dims that run through the same spaces and tasks can be joined, so only they are compared.
-    alike: dict[tuple[frozenset[int], frozenset[int]], list[SampleDim]] = {}
-    # Rows that values name are found by address.
-    in_rows = frozenset[int]().union(*(task.in_rows for task in program.tasks))
-    for dim in (d for d in common_dims(program) if not in_rows & d.spaces.keys()):
-        alike.setdefault((frozenset(dim.spaces), frozenset(dim.tasks)), []).append(dim)
-    pairs: list[Pair] = []
-    for dims in alike.values():
-        joined: set[int] = set()
-        for pair in neighbours(program, dims):
-            if not joined & {id(d) for d in pair} and kept_apart_by(program, pair, users) == frozenset():
-                joined |= {id(d) for d in pair}
-                pairs.append(pair)
-    return pairs
-
-
-def neighbours(program: TaskProgram, dims: list[SampleDim]) -> Iterator[Pair]:
-    """Pairs of ``dims`` that are digits of one loop, one right after the other, in every task with a split loop.
-
-    Tasks written with a loop for each digit, as copies of views are, have no split; but some task has one.
-    """
-    for outer in dims if len(dims) > 1 else []:
-        faster = {n: _next_digit(program.tasks[n], name) for n, name in outer.tasks.items()}
-        for inner in dims:
-            names = [(n, (name, inner.tasks[n])) for n, name in outer.tasks.items()]
-            split = [n for n, both in names if any(d in digits for digits in program.tasks[n].digits for d in both)]
-            if split and all(faster[n] == inner.tasks[n] for n in split):
-                yield outer, inner
+        for digits in task.digits:
+            for slow in digits:
+                fast = _next_digit(task, slow)
+                if fast is not None and (pair := search.pair(number, slow, fast)) is not None:
+                    yield pair
 
 
 def _next_digit(task: Task, name: str) -> str | None:
     """The next faster digit of the loop dim that ``name`` is a digit of."""
-    digits = next((d for d in task.digits if name in d), ())
-    return next((d for d in digits[digits.index(name) + 1 :] if d in task.extents), None) if digits else None
+    digits = _digits_with(task, name)
+    return next(iter(digits[digits.index(name) + 1 :]), None)
 
 
-def kept_apart_by(program: TaskProgram, pair: Pair, users: dict[int, set[int]]) -> frozenset[int] | None:
-    """The caller's buffers in which something lies between the digits of ``pair``; None if tasks keep them apart.
-
-    Args:
-        program: The tasks, and what they run over.
-        pair: Two digits that run through the same spaces and tasks.
-        users: See :func:`users_of_spaces`.
-    """
-    outer, inner = pair
-    # Somebody touches a space without running over the digit (through a window, say): its address would change.
-    if any(not users[number] <= outer.tasks.keys() for number in outer.spaces):
-        return None
-    if not all(_runs_whole(program.tasks[n], pair, name, inner.tasks[n]) for n, name in outer.tasks.items()):
-        return None
-    pinned = {n: place for n, place in outer.spaces.items() if program.spaces[n].pinned}
-    return frozenset(n for n, place in pinned.items() if inner.spaces[n] != place + 1)
+def _digits_with(task: Task, name: str) -> tuple[str, ...]:
+    """The digits of the loop dim that ``name`` is, or is a digit of, slowest first."""
+    digits = next((d for d in task.digits if name in d), (name,))
+    return tuple(d for d in digits if d in task.extents)
 
 
-def _runs_whole(task: Task, pair: Pair, slow: str, fast: str) -> bool:
-    """True if ``task`` runs over both digits as over one."""
-    parallel = dict(task.parallel)
-    if (slow in parallel) != (fast in parallel):
-        return False
-    places = [dim.spaces for dim in pair]
-    positions = list(_positions(task))
-    for access in accesses(task):
-        index = access.index
-        if access.space in places[0]:
-            here = [places[n][access.space] for n in (0, 1)]
-            if [plain(index[p]) for p in here] != [slow, fast]:
-                return False
-            index = tuple(a for p, a in enumerate(index) if p not in here)
-        positions += index
-    count = task.extents[fast]
-    # A window or guard that steps otherwise needs the two apart.
-    return all(a.coefficient(slow) == count * a.coefficient(fast) for a in positions)
+def _add(pairs: dict[D, D], slow: D, fast: D) -> bool:
+    """Add a pair to ``pairs``; False if one of the two is in another pair."""
+    if pairs.get(slow) == fast:
+        return True
+    known = {*pairs, *pairs.values()}
+    pairs[slow] = fast
+    return slow not in known and fast not in known
+
+
+_Member = tuple[str, int, str, str] | tuple[str, int, int, int]
+"""Kind (``task``, ``space`` or ``address``), number, and the slower and the faster loop or place."""
+
+
+@dataclass
+class _Search:
+    """Follows pairs of digits through a program."""
+
+    program: TaskProgram
+    seen: set[_Member] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        # Rows that values name, and seeds, are found by address.
+        self.fixed = frozenset[int]().union(*(task.in_rows for task in self.program.tasks))
+        self.users: dict[int, list[tuple[int, tuple[Affine, ...]]]] = {}
+        for number, task in enumerate(self.program.tasks):
+            for access in accesses(task):
+                self.users.setdefault(access.space, []).append((number, access.index))
+            self.fixed |= {part.seed.array for part in task.expressions() if isinstance(part, Hash)}
+
+    def pair(self, task: int, slow: str, fast: str) -> DigitPair | None:
+        """All of the pair that ``slow`` and ``fast`` of ``task`` are part of; None if it must stay two, or was seen."""
+        first: _Member = ("task", task, slow, fast)
+        if first in self.seen:
+            return None
+        # The search goes on where something keeps them apart, so that no part of the pair is searched again.
+        left, found, fits = [first], {first: None}, True
+        while left:
+            for member in self._linked(left.pop()):
+                if member is None:
+                    fits = False
+                elif member not in found:
+                    found[member] = None
+                    left.append(member)
+        self.seen |= found.keys()
+        return self._pair_of(found) if fits else None
+
+    def _pair_of(self, found: Iterable[_Member]) -> DigitPair | None:
+        """The pair with the parts ``found``; None if a loop or place would be joined with two others."""
+        tasks: dict[int, dict[str, str]] = {}
+        spaces: dict[int, dict[int, int]] = {}
+        for member in found:
+            match member:
+                case ("task", number, str(slow), str(fast)):
+                    is_new = _add(tasks.setdefault(number, {}), slow, fast)
+                case (_, number, int(slow), int(fast)):
+                    is_new = _add(spaces.setdefault(number, {}), slow, fast)
+            if not is_new:
+                return None
+        pinned = (n for n in spaces if self.program.spaces[n].pinned)
+        return DigitPair(tasks, spaces, frozenset(n for n in pinned if any(q != p + 1 for p, q in spaces[n].items())))
+
+    def _linked(self, member: _Member) -> Iterator[_Member | None]:
+        """What ``member`` is joined with if it is joined; None among it if that cannot be."""
+        match member:
+            case ("task", number, str(slow), str(fast)):
+                yield from self._places(number, slow, fast)
+            case ("space", number, int(slow), int(fast)):
+                yield from self._loops(number, slow, fast)
+            case ("address", number, int(slow), int(fast)):
+                yield from self._addresses(number, slow, fast)
+
+    def _places(self, number: int, slow: str, fast: str) -> Iterator[_Member | None]:
+        """Places of two loops of a task."""
+        task = self.program.tasks[number]
+        parallel = dict(task.parallel)
+        before, after = _digits_with(task, slow), _digits_with(task, fast)
+        # Tasks written with a loop for each digit, as copies of views are, go from one loop to the next.
+        is_next = _next_digit(task, slow) == fast or (before != after and before[-1] == slow and after[0] == fast)
+        if not is_next or (slow in parallel) != (fast in parallel):
+            yield None
+        count = task.extents[fast]
+
+        def follows(position: Affine) -> bool:
+            return position.coefficient(slow) == count * position.coefficient(fast)
+
+        # A window or guard that steps otherwise needs the two apart.
+        if not all(map(follows, _positions(task))):
+            yield None
+        for access in accesses(task):
+            space, index = access.space, access.index
+            slower, faster = ([p for p, a in enumerate(index) if plain(a) == name] for name in (slow, fast))
+            if len(slower) == len(faster) and all(self._is_whole(number, space, index, p) for p in (*slower, *faster)):
+                yield from (("space", space, p, q) for p, q in zip(slower, faster, strict=True))
+                others = [p for p in range(len(index)) if p not in slower + faster]
+            else:
+                others = list(range(len(index)))
+            for place in others:
+                if not follows(index[place]):
+                    yield self._addressed(space, index, place if slow in index[place].names else place - 1, follows)
+
+    def _addressed(
+        self, space: int, index: tuple[Affine, ...], place: int, follows: Callable[[Affine], bool]
+    ) -> _Member | None:
+        """The place of an address that takes in the next one, if that counts through both loops."""
+        if not 0 <= place < len(index) - 1:
+            return None
+        both = index[place] * self.program.spaces[space].shape[place + 1] + index[place + 1]
+        return ("address", space, place, place + 1) if follows(both) else None
+
+    def _loops(self, number: int, slow: int, fast: int) -> Iterator[_Member | None]:
+        """Loops over two places of a space."""
+        if number in self.fixed:
+            yield None
+        for user, index in self.users[number]:
+            if self._is_whole(user, number, index, slow) and self._is_whole(user, number, index, fast):
+                yield "task", user, str(plain(index[slow])), str(plain(index[fast]))
+            else:
+                yield ("address", number, slow, fast) if fast == slow + 1 else None
+
+    def _addresses(self, number: int, slow: int, fast: int) -> Iterator[_Member | None]:
+        """Loops over a place that becomes an address with the next one."""
+        users = self.users[number]
+        # A slice or a part of a place leaves the others whole dims; only a sum of loops does not.
+        if number in self.fixed or not any(len(index[slow].names) > 1 for _, index in users):
+            yield None
+        for user, index in users:
+            task, faster = self.program.tasks[user], plain(index[fast])
+            if self._is_whole(user, number, index, slow) and self._is_whole(user, number, index, fast):
+                yield "task", user, str(plain(index[slow])), str(faster)
+            elif index[slow].names and not self._goes_on(task, index[slow], faster):
+                yield None
+
+    @staticmethod
+    def _goes_on(task: Task, position: Affine, fast: str | None) -> bool:
+        """True if ``fast`` is the next digit of a loop that ``position`` counts by ones."""
+        slower = [d for d, factor in position.terms if factor == 1]
+        return fast is not None and any(_next_digit(task, d) == fast for d in slower)
+
+    def _is_whole(self, task: int, space: int, index: tuple[Affine, ...], place: int) -> bool:
+        """True if a loop runs over all of ``place`` of a space."""
+        name = plain(index[place])
+        return name is not None and self.program.tasks[task].extents[name] == self.program.spaces[space].shape[place]
 
 
 def _positions(task: Task) -> Iterator[Affine]:
@@ -141,32 +262,33 @@ def _positions(task: Task) -> Iterator[Affine]:
     yield from (put.index[0] for put in task.puts if put.place is not None)
 
 
-def _join_spaces(program: TaskProgram, pairs: list[Pair]) -> tuple[Space, ...]:
-    spaces = list(program.spaces)
-    for number, space in enumerate(spaces):
-        here = {a.spaces[number]: b.spaces[number] for a, b in pairs if number in a.spaces}
-        if here:
-            extents = enumerate(space.shape)
-            joined = (n * space.shape[here[p]] if p in here else n for p, n in extents if p not in here.values())
-            spaces[number] = replace(space, shape=tuple(joined))
-    return tuple(spaces)
-
-
-def _join_tasks(program: TaskProgram, pairs: list[Pair]) -> tuple[Task, ...]:
-    tasks = list(program.tasks)
+def join_pairs(program: TaskProgram, pairs: Sequence[DigitPair]) -> TaskProgram:
+    """``program`` with each of ``pairs`` as one dim; nothing may keep them apart, and nothing be in two of them."""
+    spaces, tasks = list(program.spaces), list(program.tasks)
+    faster: dict[int, dict[str, str]] = {}
+    places: dict[int, dict[int, int]] = {}
+    for pair in pairs:
+        for number, names in pair.tasks.items():
+            faster.setdefault(number, {}).update(names)
+        for number, here in pair.spaces.items():
+            places.setdefault(number, {}).update(here)
     for number, task in enumerate(tasks):
-        here = [pair for pair in pairs if number in pair[0].tasks]
-        if here:
-            tasks[number] = _Joining(task, number, here).task()
-    return tuple(tasks)
+        if number in faster or places.keys() & (task.reads | task.writes):
+            tasks[number] = _Joining(task, faster.get(number, {}), places, program.spaces).task()
+    for number, here in places.items():
+        shape, gone = spaces[number].shape, set(here.values())
+        joined = (n * shape[here[p]] if p in here else n for p, n in enumerate(shape) if p not in gone)
+        spaces[number] = replace(spaces[number], shape=tuple(joined))
+    return replace(program, spaces=tuple(spaces), tasks=tuple(tasks))
 
 
 class _Joining:
     """One task on the way to fewer dims; the former slower digit counts through both."""
 
-    def __init__(self, task: Task, number: int, pairs: list[Pair]) -> None:
-        self.old, self.pairs = task, pairs
-        self.faster = {slow.tasks[number]: fast.tasks[number] for slow, fast in pairs}
+    def __init__(
+        self, task: Task, faster: Mapping[str, str], places: Mapping[int, Mapping[int, int]], spaces: Sequence[Space]
+    ) -> None:
+        self.old, self.faster, self.places, self.spaces = task, faster, places, spaces
 
     def task(self) -> Task:
         """The task with its digits joined."""
@@ -186,8 +308,13 @@ class _Joining:
         return tuple((d, n * extents[self.faster[d]] if d in self.faster else n) for d, n in dims if d not in gone)
 
     def _digits(self) -> tuple[tuple[str, ...], ...]:
+        """The digits of every loop; where one goes on in another, those of both."""
+        loops = {d: digits for digits in self.old.digits for d in digits}
+        for slow, fast in self.faster.items():
+            both = tuple(dict.fromkeys(loops.get(slow, (slow,)) + loops.get(fast, (fast,))))
+            loops |= dict.fromkeys(both, both)
         gone = set(self.faster.values())
-        return tuple(tuple(d for d in digits if d not in gone) for digits in self.old.digits)
+        return tuple(tuple(d for d in digits if d not in gone) for digits in dict.fromkeys(loops.values()))
 
     def _part(self, part: Expr) -> Expr | None:
         match part:
@@ -210,10 +337,11 @@ class _Joining:
         return tuple(Bound(self._position(b.position), b.extent) for b in bounds)
 
     def _index(self, space: int, index: tuple[Affine, ...]) -> tuple[Affine, ...]:
-        """``index`` without the places of faster digits; the slower ones are whole dims before and after."""
-        here = {a.spaces[space]: b.spaces[space] for a, b in self.pairs if space in a.spaces}
-        kept = ((p, a) for p, a in enumerate(index) if p not in here.values())
-        return tuple(a if p in here else self._position(a) for p, a in kept)
+        """``index`` without the places of faster digits: those of the slower ones count through both."""
+        here, shape = self.places.get(space, {}), self.spaces[space].shape
+        gone = set(here.values())
+        both = (a * shape[here[p]] + index[here[p]] if p in here else a for p, a in enumerate(index) if p not in gone)
+        return tuple(map(self._position, both))
 
     def _position(self, position: Affine) -> Affine:
         terms = dict(position.terms)

@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 
 from abele.kernels.nest.ir import Affine, Expr, affine
 from abele.kernels.nest.loop_nest import Hash
-from abele.kernels.tasks.join_dims import Pair, join_pairs, kept_apart_by, neighbours, users_of_spaces
-from abele.kernels.tasks.program import Put, Ref, SampleDim, Space, SpaceTable, Task, TaskProgram, plain
-from abele.kernels.tasks.sample_dim import common_dims, find_sample_dim, state_spaces
+from abele.kernels.tasks.join_dims import DigitPair, join_pairs, pairs_of_digits
+from abele.kernels.tasks.program import Put, Ref, Space, SpaceTable, Task, TaskProgram, plain
+from abele.kernels.tasks.sample_dim import find_sample_dim, state_spaces
 
 MIN_POINTS = 1024
 """Points of tasks for every element that is copied. An element takes up to 1 ns and a point of a product 0.02 ns, so
@@ -46,33 +46,29 @@ class _Copy:
 def join_samples(program: TaskProgram) -> TaskProgram:
     """Join the digits of samples that only small arrays of the caller's keep apart; these go through copies."""
     copies: list[_Copy] = []
-    while (found := _digits_of_samples(program)) is not None:
-        pair, apart = found
-        program, made = _with_own_spaces(program, apart)
+    while (pair := _digits_of_samples(program)) is not None:
+        program, made = _with_own_spaces(program, pair.apart)
         owns = {copy.original.number: copy.own for copy in made}
-        outer, inner = (_in_spaces(dim, owns) for dim in pair)
-        copies = [_joined(program, (outer, inner), copy) for copy in (*copies, *made)]
-        program = join_pairs(program, [(outer, inner)])
+        pair = replace(pair, spaces={owns.get(number, number): here for number, here in pair.spaces.items()})
+        copies = [_joined(program, pair, copy) for copy in (*copies, *made)]
+        program = join_pairs(program, [pair])
     first = [_copying(copy, back=False) for copy in copies if _is_read_first(program, copy.own)]
     last = [_copying(copy, back=True) for copy in copies if any(copy.own in task.writes for task in program.tasks)]
     return replace(program, tasks=(*first, *program.tasks, *last)) if copies else program
 
 
-def _digits_of_samples(program: TaskProgram) -> tuple[Pair, frozenset[int]] | None:
-    """Two digits of samples, and the arrays that keep them apart; None if there are none, or copies are too large."""
+def _digits_of_samples(program: TaskProgram) -> DigitPair | None:
+    """Two digits of samples that small arrays alone keep apart; None if there are none."""
     samples = find_sample_dim(program)
     if samples is None or samples.spaces.keys() & state_spaces(program):
         return None
-    same = samples.spaces.keys(), samples.tasks.keys()
-    digits = [dim for dim in common_dims(program) if (dim.spaces.keys(), dim.tasks.keys()) == same]
-    users = users_of_spaces(program)
     most = sum(program.tasks[n].points for n in samples.tasks) // MIN_POINTS
-    for pair in neighbours(program, digits):
-        apart = kept_apart_by(program, pair, users) if samples in pair else None
-        if apart is None or not all(_can_move(program, n) for n in apart):
+    for pair in pairs_of_digits(program):
+        has_samples = samples.members <= pair.members and len(pair.members) == 2 * len(samples.members)
+        if not has_samples or not all(_can_move(program, n) for n in pair.apart):
             continue
-        if sum(program.spaces[n].size for n in apart) <= most:
-            return pair, apart
+        if sum(program.spaces[n].size for n in pair.apart) <= most:
+            return pair
     return None
 
 
@@ -104,18 +100,13 @@ def _moved(task: Task, owns: dict[int, int]) -> Task:
     return replace(changed, puts=tuple(replace(p, space=owns.get(p.space, p.space)) for p in changed.puts))
 
 
-def _in_spaces(dim: SampleDim, owns: dict[int, int]) -> SampleDim:
-    return replace(dim, spaces={owns.get(number, number): place for number, place in dim.spaces.items()})
-
-
-def _joined(program: TaskProgram, pair: Pair, copy: _Copy) -> _Copy:
+def _joined(program: TaskProgram, pair: DigitPair, copy: _Copy) -> _Copy:
     """``copy`` once the digits of ``pair`` are one dim."""
-    slow, fast = (dim.spaces.get(copy.own) for dim in pair)
-    if slow is None or fast is None:
-        return copy
-    both = copy.index[slow] * program.spaces[copy.own].shape[fast] + copy.index[fast]
-    index = (both if place == slow else position for place, position in enumerate(copy.index) if place != fast)
-    return replace(copy, index=tuple(index))
+    for slow, fast in pair.spaces.get(copy.own, {}).items():
+        both = copy.index[slow] * program.spaces[copy.own].shape[fast] + copy.index[fast]
+        index = (both if place == slow else position for place, position in enumerate(copy.index) if place != fast)
+        copy = replace(copy, index=tuple(index))
+    return copy
 
 
 def _is_read_first(program: TaskProgram, space: int) -> bool:

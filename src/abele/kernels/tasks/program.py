@@ -247,6 +247,11 @@ class SampleDim:
     spaces: Mapping[int, int]
     tasks: Mapping[int, str]
 
+    @property
+    def members(self) -> set[tuple[str, int, int | str]]:
+        """Its places in spaces and loops in tasks: kind (``space`` or ``task``), number, and place or name."""
+        return {("space", n, p) for n, p in self.spaces.items()} | {("task", n, d) for n, d in self.tasks.items()}
+
 
 @dataclass(frozen=True)
 class RowDims:
