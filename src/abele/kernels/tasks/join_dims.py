@@ -25,7 +25,8 @@ r1, r0]``, for row ``4*r1 + r0`` of group ``25*g1 + g0``. It becomes [2, 400], a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TypeVar
 
 from abele.kernels.nest.ir import Affine, Expr, Index
@@ -83,24 +84,10 @@ def _apart_from_each_other(pairs: Iterator[DigitPair]) -> list[DigitPair]:
 def pairs_of_digits(program: TaskProgram) -> Iterator[DigitPair]:
     """Every two digits that are next to each other in a split loop, and that no task keeps apart."""
     search = _Search(program)
-    for number, task in enumerate(program.tasks):
-        for digits in task.digits:
-            for slow in digits:
-                fast = _next_digit(task, slow)
-                if fast is not None and (pair := search.pair(number, slow, fast)) is not None:
-                    yield pair
-
-
-def _next_digit(task: Task, name: str) -> str | None:
-    """The next faster digit of the loop dim that ``name`` is a digit of."""
-    digits = _digits_with(task, name)
-    return next(iter(digits[digits.index(name) + 1 :]), None)
-
-
-def _digits_with(task: Task, name: str) -> tuple[str, ...]:
-    """The digits of the loop dim that ``name`` is, or is a digit of, slowest first."""
-    digits = next((d for d in task.digits if name in d), (name,))
-    return tuple(d for d in digits if d in task.extents)
+    for number, following in enumerate(search.following):
+        for slow, fast in following.items():
+            if (pair := search.pair(number, slow, fast)) is not None:
+                yield pair
 
 
 def _add(pairs: dict[D, D], slow: D, fast: D) -> bool:
@@ -116,38 +103,74 @@ _Member = tuple[str, int, str, str] | tuple[str, int, int, int]
 """Kind (``task``, ``space`` or ``address``), number, and the slower and the faster loop or place."""
 
 
-@dataclass
+@dataclass(frozen=True)
+class _Use:
+    """A load or store.
+
+    Attributes:
+        task: Number of the task.
+        space: Number of the space.
+        index: Positions in the space.
+        loops: The loop that runs over all of each place, and nothing else; None where none does.
+        names: The loops in the index.
+    """
+
+    task: int
+    space: int
+    index: tuple[Affine, ...]
+    loops: tuple[str | None, ...]
+    names: frozenset[str]
+
+
 class _Search:
     """Follows pairs of digits through a program."""
 
-    program: TaskProgram
-    seen: set[_Member] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
+    def __init__(self, program: TaskProgram) -> None:
+        self.program = program
+        self.seen = set[_Member]()
+        self.apart = set[_Member]()
         # Rows that values name, and seeds, are found by address.
-        self.fixed = frozenset[int]().union(*(task.in_rows for task in self.program.tasks))
-        self.users: dict[int, list[tuple[int, tuple[Affine, ...]]]] = {}
-        for number, task in enumerate(self.program.tasks):
-            for access in accesses(task):
-                self.users.setdefault(access.space, []).append((number, access.index))
+        self.fixed = set[int]().union(*(task.in_rows for task in program.tasks))
+        self.by_task: list[list[_Use]] = []
+        self.by_space: dict[int, list[_Use]] = {}
+        self.positions: list[list[Affine]] = []
+        # By task, the next faster digit of a loop for each but the last.
+        self.following: list[dict[str, str]] = []
+        for number, task in enumerate(program.tasks):
+            self.by_task.append([self._use(number, access) for access in accesses(task)])
+            for use in self.by_task[-1]:
+                self.by_space.setdefault(use.space, []).append(use)
+            self.positions.append(list(dict.fromkeys(_positions(task))))
+            kept = ([d for d in digits if d in task.extents] for digits in task.digits)
+            self.following.append({slow: fast for digits in kept for slow, fast in pairwise(digits)})
             self.fixed |= {part.seed.array for part in task.expressions() if isinstance(part, Hash)}
+
+    def _use(self, number: int, access: Ref | Put) -> _Use:
+        shape, extents = self.program.spaces[access.space].shape, self.program.tasks[number].extents
+        found = zip(map(plain, access.index), shape, strict=True)
+        loops = tuple(name if name is not None and extents[name] == extent else None for name, extent in found)
+        names = frozenset(name for position in access.index for name in position.names)
+        return _Use(number, access.space, access.index, loops, names)
 
     def pair(self, task: int, slow: str, fast: str) -> DigitPair | None:
         """All of the pair that ``slow`` and ``fast`` of ``task`` are part of; None if it must stay two, or was seen."""
         first: _Member = ("task", task, slow, fast)
-        if first in self.seen:
+        if first in self.seen or first in self.apart:
             return None
-        # The search goes on where something keeps them apart, so that no part of the pair is searched again.
-        left, found, fits = [first], {first: None}, True
+        # Members by whether they lead back to the first: addresses lead on to loops, but these not back.
+        left, found = [first], {first: True}
         while left:
-            for member in self._linked(left.pop()):
-                if member is None:
-                    fits = False
-                elif member not in found:
-                    found[member] = None
-                    left.append(member)
-        self.seen |= found.keys()
-        return self._pair_of(found) if fits else None
+            member = left.pop()
+            leads_back = found[member] and member[0] != "address"
+            for linked in self._linked(member):
+                if linked is None or linked in self.apart:
+                    self.apart |= {m for m, leads in found.items() if leads}
+                    return None
+                if linked not in found:
+                    found[linked] = leads_back
+                    left.append(linked)
+        self.seen |= {m for m, leads in found.items() if leads}
+        return self._pair_of(found)
 
     def _pair_of(self, found: Iterable[_Member]) -> DigitPair | None:
         """The pair with the parts ``found``; None if a loop or place would be joined with two others."""
@@ -177,11 +200,10 @@ class _Search:
     def _places(self, number: int, slow: str, fast: str) -> Iterator[_Member | None]:
         """Places of two loops of a task."""
         task = self.program.tasks[number]
-        parallel = dict(task.parallel)
-        before, after = _digits_with(task, slow), _digits_with(task, fast)
+        parallel, following = dict(task.parallel), self.following[number]
         # Tasks written with a loop for each digit, as copies of views are, go from one loop to the next.
-        is_next = _next_digit(task, slow) == fast or (before != after and before[-1] == slow and after[0] == fast)
-        if not is_next or (slow in parallel) != (fast in parallel):
+        goes_on = slow not in following and fast not in following.values()
+        if not (goes_on or following.get(slow) == fast) or (slow in parallel) != (fast in parallel):
             yield None
         count = task.extents[fast]
 
@@ -189,62 +211,54 @@ class _Search:
             return position.coefficient(slow) == count * position.coefficient(fast)
 
         # A window or guard that steps otherwise needs the two apart.
-        if not all(map(follows, _positions(task))):
+        if not all(map(follows, self.positions[number])):
             yield None
-        for access in accesses(task):
-            space, index = access.space, access.index
-            slower, faster = ([p for p, a in enumerate(index) if plain(a) == name] for name in (slow, fast))
-            if len(slower) == len(faster) and all(self._is_whole(number, space, index, p) for p in (*slower, *faster)):
-                yield from (("space", space, p, q) for p, q in zip(slower, faster, strict=True))
-                others = [p for p in range(len(index)) if p not in slower + faster]
-            else:
-                others = list(range(len(index)))
-            for place in others:
-                if not follows(index[place]):
-                    yield self._addressed(space, index, place if slow in index[place].names else place - 1, follows)
+        for use in self.by_task[number]:
+            if slow not in use.names and fast not in use.names:
+                continue
+            slower = [p for p, loop in enumerate(use.loops) if loop == slow]
+            faster = [p for p, loop in enumerate(use.loops) if loop == fast]
+            both = list(zip(slower, faster, strict=True)) if len(slower) == len(faster) else []
+            yield from (("space", use.space, p, q) for p, q in both)
+            for place, position in enumerate(use.index):
+                if not follows(position) and not any(place in pair for pair in both):
+                    yield self._addressed(use, place if slow in position.names else place - 1, follows)
 
-    def _addressed(
-        self, space: int, index: tuple[Affine, ...], place: int, follows: Callable[[Affine], bool]
-    ) -> _Member | None:
+    def _addressed(self, use: _Use, place: int, follows: Callable[[Affine], bool]) -> _Member | None:
         """The place of an address that takes in the next one, if that counts through both loops."""
-        if not 0 <= place < len(index) - 1:
+        if not 0 <= place < len(use.index) - 1:
             return None
-        both = index[place] * self.program.spaces[space].shape[place + 1] + index[place + 1]
-        return ("address", space, place, place + 1) if follows(both) else None
+        both = use.index[place] * self.program.spaces[use.space].shape[place + 1] + use.index[place + 1]
+        return ("address", use.space, place, place + 1) if follows(both) else None
 
     def _loops(self, number: int, slow: int, fast: int) -> Iterator[_Member | None]:
         """Loops over two places of a space."""
         if number in self.fixed:
             yield None
-        for user, index in self.users[number]:
-            if self._is_whole(user, number, index, slow) and self._is_whole(user, number, index, fast):
-                yield "task", user, str(plain(index[slow])), str(plain(index[fast]))
+        for use in self.by_space[number]:
+            slower, faster = use.loops[slow], use.loops[fast]
+            if slower is not None and faster is not None:
+                yield "task", use.task, slower, faster
             else:
                 yield ("address", number, slow, fast) if fast == slow + 1 else None
 
     def _addresses(self, number: int, slow: int, fast: int) -> Iterator[_Member | None]:
         """Loops over a place that becomes an address with the next one."""
-        users = self.users[number]
+        uses = self.by_space[number]
         # A slice or a part of a place leaves the others whole dims; only a sum of loops does not.
-        if number in self.fixed or not any(len(index[slow].names) > 1 for _, index in users):
+        if number in self.fixed or not any(len(use.index[slow].names) > 1 for use in uses):
             yield None
-        for user, index in users:
-            task, faster = self.program.tasks[user], plain(index[fast])
-            if self._is_whole(user, number, index, slow) and self._is_whole(user, number, index, fast):
-                yield "task", user, str(plain(index[slow])), str(faster)
-            elif index[slow].names and not self._goes_on(task, index[slow], faster):
+        for use in uses:
+            slower, faster = use.loops[slow], use.loops[fast]
+            if slower is not None and faster is not None:
+                yield "task", use.task, slower, faster
+            elif use.index[slow].names and not self._goes_on(use, slow, plain(use.index[fast])):
                 yield None
 
-    @staticmethod
-    def _goes_on(task: Task, position: Affine, fast: str | None) -> bool:
-        """True if ``fast`` is the next digit of a loop that ``position`` counts by ones."""
-        slower = [d for d, factor in position.terms if factor == 1]
-        return fast is not None and any(_next_digit(task, d) == fast for d in slower)
-
-    def _is_whole(self, task: int, space: int, index: tuple[Affine, ...], place: int) -> bool:
-        """True if a loop runs over all of ``place`` of a space."""
-        name = plain(index[place])
-        return name is not None and self.program.tasks[task].extents[name] == self.program.spaces[space].shape[place]
+    def _goes_on(self, use: _Use, slow: int, fast: str | None) -> bool:
+        """True if ``fast`` is the next digit of a loop that place ``slow`` counts by ones."""
+        slower = [d for d, factor in use.index[slow].terms if factor == 1]
+        return fast is not None and any(self.following[use.task].get(d) == fast for d in slower)
 
 
 def _positions(task: Task) -> Iterator[Affine]:
@@ -289,6 +303,7 @@ class _Joining:
         self, task: Task, faster: Mapping[str, str], places: Mapping[int, Mapping[int, int]], spaces: Sequence[Space]
     ) -> None:
         self.old, self.faster, self.places, self.spaces = task, faster, places, spaces
+        self.joined = {*faster, *faster.values()}
 
     def task(self) -> Task:
         """The task with its digits joined."""
@@ -344,6 +359,8 @@ class _Joining:
         return tuple(map(self._position, both))
 
     def _position(self, position: Affine) -> Affine:
+        if self.joined.isdisjoint(position.names):
+            return position
         terms = dict(position.terms)
         for slow, fast in self.faster.items():
             terms[slow] = terms.pop(fast, 0)

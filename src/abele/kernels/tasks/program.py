@@ -166,7 +166,7 @@ class Task:
     origins: frozenset[int] = frozenset()
     digits: tuple[tuple[str, ...], ...] = ()
 
-    @property
+    @cached_property
     def extents(self) -> dict[str, int]:
         """Extent of every dim."""
         return dict(self.parallel + self.reduced)
