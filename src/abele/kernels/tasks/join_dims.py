@@ -104,7 +104,7 @@ _Member = tuple[str, int, str, str] | tuple[str, int, int, int]
 
 
 @dataclass(frozen=True)
-class _Use:
+class _IndexedUse:
     """A load or store.
 
     Attributes:
@@ -131,8 +131,8 @@ class _Search:
         self.apart = set[_Member]()
         # Rows that values name, and seeds, are found by address.
         self.fixed = set[int]().union(*(task.in_rows for task in program.tasks))
-        self.by_task: list[list[_Use]] = []
-        self.by_space: dict[int, list[_Use]] = {}
+        self.by_task: list[list[_IndexedUse]] = []
+        self.by_space: dict[int, list[_IndexedUse]] = {}
         self.positions: list[list[Affine]] = []
         # By task, the next faster digit of a loop for each but the last.
         self.following: list[dict[str, str]] = []
@@ -145,12 +145,12 @@ class _Search:
             self.following.append({slow: fast for digits in kept for slow, fast in pairwise(digits)})
             self.fixed |= {part.seed.array for part in task.expressions() if isinstance(part, Hash)}
 
-    def _use(self, number: int, access: Ref | Put) -> _Use:
+    def _use(self, number: int, access: Ref | Put) -> _IndexedUse:
         shape, extents = self.program.spaces[access.space].shape, self.program.tasks[number].extents
         found = zip(map(plain, access.index), shape, strict=True)
         loops = tuple(name if name is not None and extents[name] == extent else None for name, extent in found)
         names = frozenset(name for position in access.index for name in position.names)
-        return _Use(number, access.space, access.index, loops, names)
+        return _IndexedUse(number, access.space, access.index, loops, names)
 
     def pair(self, task: int, slow: str, fast: str) -> DigitPair | None:
         """All of the pair that ``slow`` and ``fast`` of ``task`` are part of; None if it must stay two, or was seen."""
@@ -188,7 +188,7 @@ class _Search:
         return DigitPair(tasks, spaces, frozenset(n for n in pinned if any(q != p + 1 for p, q in spaces[n].items())))
 
     def _linked(self, member: _Member) -> Iterator[_Member | None]:
-        """What ``member`` is joined with if it is joined; None among it if that cannot be."""
+        """Members that are joined if ``member`` is; None among them if it cannot be."""
         match member:
             case ("task", number, str(slow), str(fast)):
                 yield from self._places(number, slow, fast)
@@ -224,7 +224,7 @@ class _Search:
                 if not follows(position) and not any(place in pair for pair in both):
                     yield self._addressed(use, place if slow in position.names else place - 1, follows)
 
-    def _addressed(self, use: _Use, place: int, follows: Callable[[Affine], bool]) -> _Member | None:
+    def _addressed(self, use: _IndexedUse, place: int, follows: Callable[[Affine], bool]) -> _Member | None:
         """The place of an address that takes in the next one, if that counts through both loops."""
         if not 0 <= place < len(use.index) - 1:
             return None
@@ -255,7 +255,7 @@ class _Search:
             elif use.index[slow].names and not self._goes_on(use, slow, plain(use.index[fast])):
                 yield None
 
-    def _goes_on(self, use: _Use, slow: int, fast: str | None) -> bool:
+    def _goes_on(self, use: _IndexedUse, slow: int, fast: str | None) -> bool:
         """True if ``fast`` is the next digit of a loop that place ``slow`` counts by ones."""
         slower = [d for d, factor in use.index[slow].terms if factor == 1]
         return fast is not None and any(self.following[use.task].get(d) == fast for d in slower)
