@@ -204,9 +204,6 @@ class Traffic:
         weight = next((w for limit, w in self.caches if size <= limit), MEMORY_COST)
         if not weight and sum(t.ways for t in touched) > self.ways:
             weight = CONFLICT_COST
-        if weight == OWN_COST:
-            # What is a little larger than the first-level cache still finds much of it there.
-            weight *= min(1.0, (size - self.near) / self.near)
         return _Round(inside, tuple(t.bytes for t in touched), weight)
 
     def _kept(self, around: _Round, steps: dict[str, int], dim: str) -> float:
