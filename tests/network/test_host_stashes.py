@@ -14,8 +14,8 @@ from abele.distribution.host_stashes import HostStashes
 from abele.expr.derivative import arg
 from abele.graph import Graph, LibraryCall, Program, StashCopy, Steps, walk
 from abele.network import Group, Network, NetworkBuilder, Place, Schedule, Sgd
-from abele.network.made_again import made_again
 from abele.network.ops import build
+from abele.network.passes.recompute_stages import made_again
 from abele.network.schedule import PipelineSchedule
 from abele.numerics import f8_143
 from abele.runtime import Engine, image

@@ -1,4 +1,4 @@
-"""Loops that carry nothing from one iteration to the next through memory, so that they may become vector code.
+"""Loops that carry nothing from one iteration to the next, so that they may become vector code.
 
 The promise to LLVM (``llvm.loop.parallel_accesses``) lets it vectorise without checks at run time that fields are
 apart. It must never be given wrongly, so the test is of the source's form and simple: within a written field all
@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 from abele.codelet.tree import (
+    Assign,
     BinaryExpr,
     Element,
     For,
     HelperCall,
+    IfStmt,
     Local,
     Stmt,
     StoreStmt,
@@ -23,6 +25,8 @@ from abele.codelet.tree import (
     WhileStmt,
     all_expressions,
     assigned,
+    mentioned,
+    own_expressions,
     walk,
 )
 
@@ -94,3 +98,28 @@ def _same(one: object, two: object) -> bool:
         names = (f.name for f in fields(one) if f.name != "line")
         return all(_same(getattr(one, n), getattr(two, n)) for n in names)
     return bool(one == two)
+
+
+def carries_nothing(loop: For) -> bool:
+    """True if every variable that the body of a loop sets is set before it is read."""
+    return left_unset(loop.body, assigned(loop.body)) is not None
+
+
+def left_unset(body: list[Stmt], unset: set[str]) -> set[str] | None:
+    """Variables of ``unset`` that ``body`` leaves so; None if it reads one before it has set it."""
+    for statement in body:
+        if any(unset & mentioned(e) for e in own_expressions(statement)):
+            return None
+        match statement:
+            case Assign():
+                unset = unset - {statement.name}
+            case IfStmt():
+                sides = [left_unset(side, unset) for side in (statement.then, statement.otherwise)]
+                if sides[0] is None or sides[1] is None:
+                    return None
+                unset = sides[0] | sides[1]
+            case For():
+                # There may be no iteration, which sets nothing.
+                if left_unset(statement.body, unset - {statement.name}) is None:
+                    return None
+    return unset

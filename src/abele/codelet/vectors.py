@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from abele.codelet.parallel import grows, is_fixed, is_parallel
+from abele.codelet.parallel import carries_nothing, grows, is_fixed, is_parallel
 from abele.codelet.tree import (
     Assign,
     BinaryExpr,
@@ -79,22 +79,11 @@ def can_repeat(loop: For) -> bool:
     places = [e.index[-1] for e in elements if e.index]
     if not all(grows(at, loop.name, changed) or is_fixed(at, changed) for at in places):
         return False
-    return _carries_nothing(loop)
+    return carries_nothing(loop)
 
 
 def _stores(loop: For) -> list[StoreStmt]:
     return [s for s in loop.body if isinstance(s, StoreStmt)]
-
-
-def _carries_nothing(loop: For) -> bool:
-    """True if every variable that the body sets is set before it is read."""
-    later = assigned(loop.body) - {loop.name}
-    for statement in loop.body:
-        if any(isinstance(e, Local) and e.name in later for e in all_expressions([statement])):
-            return False
-        if isinstance(statement, Assign):
-            later.discard(statement.name)
-    return True
 
 
 def most_held(body: list[Stmt]) -> int:

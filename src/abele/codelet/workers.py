@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from abele.codelet.parallel import carries_nothing, left_unset
 from abele.codelet.tree import (
     Assign,
     ConstExpr,
@@ -24,8 +25,6 @@ from abele.codelet.tree import (
     StoreStmt,
     all_expressions,
     assigned,
-    mentioned,
-    own_expressions,
     walk,
 )
 from abele.codelet.vertex import NUM_WORKERS
@@ -45,7 +44,7 @@ def as_one(function: Helper) -> Helper | None:
             body.append(statement)
         else:
             return None
-        rest = _unset(body[-1:], unset)
+        rest = left_unset(body[-1:], unset)
         if rest is None:
             return None
         unset = rest | assigned([statement]) if isinstance(statement, For) else rest
@@ -63,24 +62,4 @@ def _alternates(loop: For, worker: str) -> bool:
 def stands_alone(loop: For) -> bool:
     """True if each iteration of a loop is for itself: no variable goes from one to the next, and none ends the loop."""
     plain = all(isinstance(s, Assign | StoreStmt | Evaluate | IfStmt | For) for s in walk(loop.body))
-    return plain and not loop.lanes and _unset(loop.body, assigned(loop.body)) is not None
-
-
-def _unset(body: list[Stmt], unset: set[str]) -> set[str] | None:
-    """Variables of ``unset`` that ``body`` leaves so; None if it reads one before it has set it."""
-    for statement in body:
-        if any(unset & mentioned(e) for e in own_expressions(statement)):
-            return None
-        match statement:
-            case Assign():
-                unset = unset - {statement.name}
-            case IfStmt():
-                sides = [_unset(side, unset) for side in (statement.then, statement.otherwise)]
-                if sides[0] is None or sides[1] is None:
-                    return None
-                unset = sides[0] | sides[1]
-            case For():
-                # There may be no iteration, which sets nothing.
-                if _unset(statement.body, unset - {statement.name}) is None:
-                    return None
-    return unset
+    return plain and not loop.lanes and carries_nothing(loop)

@@ -30,7 +30,7 @@ from abele.graph.elements import elements_of
 from abele.graph.interval_set import EMPTY, IntervalSet
 from abele.llvm.host import LINE_BYTES
 from abele.network.ir import Network, NetworkOp, Value
-from abele.network.made_again import made_again
+from abele.network.passes.recompute_stages import made_again
 from abele.poplibs.poputil.order import storage_order
 
 

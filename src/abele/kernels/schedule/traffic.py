@@ -112,9 +112,8 @@ class Traffic:
         self.nest, self.extents = nest, nest.extents
         # What fits into each cache beside other things, and what a line from it costs.
         self.own = target.own_bytes * 3 // 4
-        self.near = target.near_bytes * 3 // 4
         self.caches = (
-            (self.near, 0.0),
+            (target.near_bytes * 3 // 4, 0.0),
             (self.own, OWN_COST),
             (target.far_bytes // 2, SHARED_COST),
         )

@@ -71,7 +71,7 @@ def join_dims(program: TaskProgram) -> TaskProgram:
 
 
 def _apart_from_each_other(pairs: Iterator[DigitPair]) -> list[DigitPair]:
-    """Those of ``pairs`` that can be joined at once: no loop or place is in two of them."""
+    """Pairs that can be joined at once, of ``pairs``: no loop or place is in two of them."""
     chosen, taken = list[DigitPair](), set[tuple[str, int, str | int]]()
     for pair in pairs:
         members = pair.members

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from abele.network.ir import BlockBuilder, NetworkOp, Value
-from abele.network.ir.network import attributes_key, block_key
+from abele.network.ir.network import op_key
 from abele.network.passes.base import BlockPass, reading
 from abele.network.registry import rule_of
 
@@ -38,4 +38,4 @@ class CommonSubexpressions(BlockPass):
 def _key(op: NetworkOp) -> Any:
     """Key of ops with the same results."""
     made = tuple((v.type, v.name, v.place) for v in op.outputs)
-    return op.kind, op.inputs, made, attributes_key(op.attrs), tuple(map(block_key, op.regions))
+    return op_key(op, tuple, made)

@@ -8,11 +8,13 @@ runs backward at once, or in the next tick, and computes nothing twice.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from abele.network.invariant_values import fixed_values
 from abele.network.ir import Network, NetworkOp, Place, Stage, Value
+from abele.network.ir.network import op_key
 from abele.network.passes.base import Pass
 from abele.network.registry import rule_of
 
@@ -74,3 +76,29 @@ class _Again:
 def _may_run_twice(op: NetworkOp) -> bool:
     """False for what the host would see twice, such as prints, and for marked checkpoints."""
     return op.kind != "keep" and (rule_of(op).repeats or bool(op.blocks))
+
+
+# Value numbering: two ops of one kind with equal attributes and equal operands have equal results. Operands are equal
+# if they are one value, or if the one is known to be the other made again. Ops that equal others only by name, such as
+# those with a state, have ``repeats`` off.
+#
+# Example: ``a = linear(x, w)``, ``b = gelu(a)`` in the forward pass, ``c = linear(x, w)``, ``d = gelu(c)`` in the
+# backward pass: c is a made again, and so d is b.
+
+
+def made_again(net: Network) -> dict[Value, Value]:
+    """For each value that a backward stage of a pipeline makes again, the same value of the stage it belongs to."""
+    first: dict[Hashable, NetworkOp] = {}
+    found: dict[Value, Value] = {}
+    for op in net.ops:
+        if op.place is None or op.kind in ("constant", "transfer") or not _may_run_twice(op):
+            continue
+        what = op_key(op, lambda values: tuple(found.get(v, v) for v in values), (op.place.ipu,))
+        if op.stage == Stage.FORWARD:
+            first.setdefault(what, op)
+        elif op.stage == Stage.BACKWARD and what in first:
+            before = first[what]
+            assert before.place is not None
+            if before.place.pipeline_stage + op.place.pipeline_stage == net.num_stages - 1:
+                found.update(zip(op.outputs, before.outputs, strict=True))
+    return found

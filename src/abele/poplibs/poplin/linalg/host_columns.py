@@ -104,9 +104,9 @@ def _shares(self, a, row, at, width):
     for j in range(at, width):
         self.along[j] = f32(0.0)
     for i in range(row, i64(len(self.v))):
-        share = -self.v[i] * self.tau[row]
+        share = self.v[i] * self.tau[row]
         for j in range(at, width):
-            self.along[j] -= share * a[i * width + j]
+            self.along[j] += share * a[i * width + j]
 
 
 @codelet

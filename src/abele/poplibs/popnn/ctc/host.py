@@ -84,7 +84,7 @@ def host_codelet(gradient: bool, softmax: bool) -> type:
             last = 2 * count
             for s in range(positions):
                 self.klass[s] = i32(classes)
-            for i in range(positions + 4):
+            for i in range(positions + 2 * AROUND):
                 self.hop[i] = LOW
                 self.now[i] = LOW
                 self.then[i] = LOW
@@ -131,7 +131,7 @@ def host_codelet(gradient: bool, softmax: bool) -> type:
                             for c in range(classes):
                                 self.out[t][c] = loss - loss
                 # Backwards: as if after the last step all were at the last blank.
-                for i in range(positions + 4):
+                for i in range(positions + 2 * AROUND):
                     self.now[i] = LOW
                 self.now[last] = 0.0
                 for step in range(time):
