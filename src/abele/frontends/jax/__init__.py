@@ -1,0 +1,1 @@
+"""Functions of JAX on the modelled machine."""

@@ -1,0 +1,94 @@
+"""Capturing: a traced function as a network, with a role for each argument and result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from abele.arrays import Array
+from abele.frontends.jaxpr.reader import JaxprReader
+from abele.frontends.jaxpr.registry import all_missing
+from abele.frontends.jaxpr.types import element_type, is_key, type_of
+from abele.network import BlockBuilder, Network, NetworkBuilder, Value
+
+LARGEST_CONSTANT = 1024
+"""Elements of an array that a function closes over and that becomes a constant of the network; larger arrays of floats
+are buffers, which can be placed and are not written into the program."""
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A function as a network.
+
+    Attributes:
+        network: The network; its outputs are the results that are not kept in buffers, in order.
+        arguments: Value of each argument.
+        results: Value of each result.
+        closed_over: Arrays of the buffers that hold what the function closes over, by name.
+    """
+
+    network: Network
+    arguments: tuple[Value, ...]
+    results: tuple[Value, ...]
+    closed_over: Mapping[str, Array] = field(default_factory=dict)
+
+
+def read_into(net: BlockBuilder, jaxpr: Any, arguments: Sequence[Value]) -> list[Value]:
+    """Results of a closed jaxpr, appended to a network or block.
+
+    Args:
+        net: Network or block to extend.
+        jaxpr: The ``ClosedJaxpr``.
+        arguments: A value for each of its arguments; keys are their words.
+
+    Raises:
+        UnsupportedOpError: Equations have no lowering; all of them are named, with the user's lines.
+        TypeMismatchError: A type that the device lacks.
+    """
+    reader = JaxprReader(net)
+    results = reader.closed(jaxpr, list(arguments))
+    if reader.missing:
+        raise all_missing(reader.missing)
+    return results
+
+
+def capture(jaxpr: Any, names: Sequence[str], kept: Mapping[int, int] | None = None) -> Captured:
+    """A closed jaxpr as a network.
+
+    Args:
+        jaxpr: The ``ClosedJaxpr`` of the function.
+        names: A name for each argument.
+        kept: Arguments that live on the device from call to call, by number: each becomes a buffer, which takes the
+            value of the result of the given number. Other arguments are inputs, other results outputs.
+
+    Raises:
+        UnsupportedOpError: Equations have no lowering; all of them are named, with the user's lines.
+        TypeMismatchError: A type that the device lacks.
+    """
+    net, kept = NetworkBuilder(), dict(kept or {})
+    arguments = [
+        (net.buffer if number in kept else net.input)(*type_of(var.aval), name)
+        for number, (var, name) in enumerate(zip(jaxpr.jaxpr.invars, names, strict=True))
+    ]
+    reader, closed_over = JaxprReader(net), dict[str, Array]()
+    consts = []
+    for const in jaxpr.consts:
+        if np.size(const) > LARGEST_CONSTANT and not is_key(const.dtype) and element_type(const.dtype).is_float:
+            name = f"closed_over{len(closed_over)}"
+            closed_over[name] = np.asarray(const)
+            consts.append(net.buffer(*type_of(const.aval if hasattr(const, "aval") else const), name))
+        else:
+            consts.append(reader.constant(const))
+    results = reader.jaxpr(jaxpr.jaxpr, consts, arguments)
+    if reader.missing:
+        raise all_missing(reader.missing)
+    updated = {result: arguments[argument] for argument, result in kept.items()}
+    for number, value in enumerate(results):
+        if number in updated:
+            net.updates[updated[number]] = value
+        else:
+            net.output(value)
+    return Captured(net.finish(), tuple(arguments), tuple(results), closed_over)

@@ -1,0 +1,3 @@
+"""Handlers of the primitives of ``jax.lax``, a module for each family."""
+
+from abele.frontends.jaxpr.lax import calls, elementwise, products, reductions, shapes  # noqa: F401

@@ -1,0 +1,171 @@
+"""Reading equations: each becomes ops of a network, or of a region of one.
+
+JAX has traced the function, taken its derivatives and mapped its batches before it comes here: what is left is a list
+of equations, some with further lists inside. Functions that were called (``jit``, custom derivatives) are read in their
+place; loops and branches have handlers, which read their bodies with :meth:`JaxprReader.body`.
+
+Equations on constants alone are computed here, so that masks, tables of positions and keys with known seeds are
+constants of the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax.extend.core as jec
+import numpy as np
+from jax._src import source_info_util
+
+from abele.errors import UnsupportedOpError
+from abele.frontends.jaxpr.registry import HANDLERS, PrimitiveCall, call_handler, unsupported
+from abele.frontends.jaxpr.types import element_type, is_key, is_token, type_of
+from abele.graph.debug import DebugRecord
+from abele.network import BlockBuilder, NetworkBuilder, Value
+from abele.network.interpreter import Interpreter
+from abele.network.ops import build
+
+LARGEST_KNOWN = 2**16
+"""Elements of a result that is computed here, where all operands are known; larger ones are left to the device, which
+makes them where they are read."""
+
+
+@dataclass
+class JaxprReader:
+    """Reads equations into one block.
+
+    Attributes:
+        net: The block.
+        values: Values of variables in it.
+        missing: Equations that have no lowering, of all blocks.
+        scope: Names around the equations, as ``flax`` and ``jax.named_scope`` give them.
+    """
+
+    net: BlockBuilder
+    values: dict[Any, Any] = field(default_factory=dict)
+    missing: list[UnsupportedOpError] = field(default_factory=list)
+    scope: str = ""
+
+    # --- jaxprs ---------------------------------------------------------------------------------------------------
+
+    def closed(self, jaxpr: Any, arguments: Sequence[Any]) -> list[Any]:
+        """Results of a closed jaxpr on values of this block, appended to it."""
+        return self.jaxpr(jaxpr.jaxpr, [self.constant(c) for c in jaxpr.consts], arguments)
+
+    def jaxpr(self, jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
+        """Results of a jaxpr on values of this block, appended to it.
+
+        Args:
+            jaxpr: The open jaxpr.
+            consts: A value for each of its constants.
+            arguments: A value for each of its arguments.
+        """
+        inner = JaxprReader(self.net, missing=self.missing, scope=self.scope)
+        inner.values |= zip(jaxpr.constvars, consts, strict=True)
+        inner.values |= zip(jaxpr.invars, arguments, strict=True)
+        for eqn in jaxpr.eqns:
+            inner.equation(eqn)
+        return [inner.value(v) for v in jaxpr.outvars]
+
+    def body(self, jaxpr: Any, region: BlockBuilder, arguments: Sequence[Any], consts: Sequence[Any] = ()) -> list[Any]:
+        """Results of a jaxpr, closed or open, appended to a region; what it closes over enters by itself."""
+        reader = JaxprReader(region, missing=self.missing, scope=self.scope)
+        if hasattr(jaxpr, "jaxpr"):
+            return reader.closed(jaxpr, arguments)
+        return reader.jaxpr(jaxpr, consts, arguments)
+
+    # --- values ---------------------------------------------------------------------------------------------------
+
+    def value(self, atom: Any) -> Any:
+        """The value of a variable or literal."""
+        if isinstance(atom, jec.Literal):
+            return self.constant(atom.val, atom.aval)
+        return self.values[atom]
+
+    def constant(self, array: Any, aval: Any = None) -> Value:
+        """A constant; a key of ``jax.random`` is its words.
+
+        Args:
+            array: A number, a NumPy or JAX array, or an array of keys.
+            aval: Type of it, where it is a number of Python.
+        """
+        dtype = array.dtype if aval is None else aval.dtype
+        if is_key(dtype):
+            import jax
+
+            array = jax.random.key_data(array)
+        element = element_type(dtype)
+        contents = np.zeros(np.shape(array), np.bool_) if str(dtype) == "float0" else np.asarray(array)
+        if contents.ndim and contents.size > 1 and (contents == contents.flat[0]).all():
+            contents = np.broadcast_to(contents.flat[0], contents.shape)
+        return self.net.constant(contents, element)
+
+    # --- equations ------------------------------------------------------------------------------------------------
+
+    def equation(self, eqn: Any) -> None:
+        """Append what an equation means."""
+        with self.net.at(self._origin(eqn)):
+            operands = [self.value(v) for v in eqn.invars]
+            handler = HANDLERS.get(eqn.primitive.name)
+            try:
+                if handler is None:
+                    raise unsupported(
+                        eqn.primitive.name,
+                        self.net.origin,
+                        "has no lowering",
+                        "express it with primitives that have one (docs/primitives.md)",
+                    )
+                results = self._results(eqn, handler, operands)
+            except UnsupportedOpError as error:
+                # The others are looked for as well: zeros stand for the results.
+                self.missing.append(error)
+                results = [None if is_token(v.aval) else self._stand_in(v.aval) for v in eqn.outvars]
+        for var, made in zip(eqn.outvars, results, strict=True):
+            self.values[var] = made
+
+    def _results(self, eqn: Any, handler: Any, operands: Sequence[Any]) -> list[Any]:
+        known = self._known(eqn, handler, operands)
+        if known is not None:
+            return known
+        made = call_handler(PrimitiveCall(self, self.net, eqn), handler, operands)
+        return list(made) if isinstance(made, (tuple, list)) else [made]
+
+    def _known(self, eqn: Any, handler: Any, operands: Sequence[Any]) -> list[Any] | None:
+        """Results of an equation on constants, as constants; None where it is not one."""
+        if eqn.effects or not eqn.outvars or getattr(handler, "runs", False):
+            return None
+        if any(not isinstance(v, Value) or self.net.contents(v) is None for v in operands):
+            return None
+        if any(is_token(v.aval) or np.prod(v.aval.shape, dtype=np.int64) > LARGEST_KNOWN for v in eqn.outvars):
+            return None
+        scratch = NetworkBuilder()
+        reader = JaxprReader(scratch, missing=self.missing, scope=self.scope)
+        with scratch.at(self.net.origin):
+            entering = [scratch.constant(self.net.contents(v), v.dtype) for v in operands]  # type: ignore[arg-type]
+            made = call_handler(PrimitiveCall(reader, scratch, eqn), handler, entering)
+        results = list(made) if isinstance(made, (tuple, list)) else [made]
+        if scratch.seed is not None or not all(isinstance(v, Value) for v in results):
+            return None
+        arrays: dict[Value, Any] = {}
+        with np.errstate(all="ignore"):
+            Interpreter(precise=False).ops(scratch.ops, arrays)
+        return [self.net.constant(arrays[v], v.dtype) for v in results]
+
+    def _stand_in(self, aval: Any) -> Value:
+        # Only the shape matters: nothing is compiled.
+        try:
+            shape, dtype = type_of(aval)
+        except Exception:
+            shape, dtype = tuple(aval.shape), element_type(np.float32)
+        return build.full(self.net, 0, shape, dtype)
+
+    def _origin(self, eqn: Any) -> DebugRecord:
+        info = eqn.source_info
+        names = str(info.name_stack)
+        path = "/".join(p for p in (self.scope, names) if p)
+        frame = source_info_util.user_frame(info.traceback) if info.traceback is not None else None
+        if frame is None:
+            around = self.net.origin
+            return DebugRecord(eqn.primitive.name, file=around.file, line=around.line, text=path or around.text)
+        return DebugRecord(eqn.primitive.name, file=frame.file_name, line=frame.start_line, text=path)

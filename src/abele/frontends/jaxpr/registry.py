@@ -1,0 +1,178 @@
+"""The table of JAX primitives: for each, a function that appends its meaning to the network.
+
+A handler takes a :class:`PrimitiveCall`, the operands of the equation as values, and its parameters by name::
+
+    @primitive("neg")
+    def negate(call: PrimitiveCall, value: Value) -> Value:
+        return call.map(-x, value)
+
+It gives a value, or a tuple of them where the equation has several results. Parameters that it does not name, such as
+shardings, are not passed to it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from abele.errors import UnsupportedOpError
+from abele.expr.derivative import arg, substitute
+from abele.frontends.jaxpr.types import element_type, type_of
+from abele.graph.debug import DebugRecord
+from abele.kernels.nest.ir import Apply, Const, Expr
+from abele.network import BlockBuilder, Value
+from abele.network.ir import Shape
+from abele.network.ops import build
+from abele.numerics import ElementType, bool_, i32
+
+if TYPE_CHECKING:
+    from abele.frontends.jaxpr.reader import JaxprReader
+
+Handler = Callable[..., Any]
+HANDLERS: dict[str, Handler] = {}
+"""Handlers of primitives by name."""
+
+_NAMED: dict[Handler, frozenset[str] | None] = {}
+"""Parameters that each handler takes; None for all."""
+
+
+def primitive(*names: str) -> Callable[[Handler], Handler]:
+    """Register a handler for primitives by their names."""
+
+    def register(handler: Handler) -> Handler:
+        parameters = inspect.signature(handler).parameters.values()
+        takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters)
+        named = frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+        _NAMED[handler] = None if takes_all else named
+        for name in names:
+            assert name not in HANDLERS, f"{name} is registered twice"
+            HANDLERS[name] = handler
+        return handler
+
+    return register
+
+
+@dataclass(frozen=True)
+class PrimitiveCall:
+    """One equation that is being read.
+
+    Attributes:
+        reader: Reader of the block that the equation is in; it reads nested jaxprs.
+        net: The block to append to.
+        eqn: The equation.
+    """
+
+    reader: JaxprReader
+    net: BlockBuilder
+    eqn: Any
+
+    @property
+    def name(self) -> str:
+        """Name of the primitive."""
+        return str(self.eqn.primitive.name)
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """Every parameter of the equation."""
+        return self.eqn.params  # type: ignore[no-any-return]
+
+    @property
+    def shape(self) -> Shape:
+        """Shape of the result; of the first one if there are several."""
+        return type_of(self.eqn.outvars[0].aval)[0]
+
+    @property
+    def dtype(self) -> ElementType:
+        """Element type of the result; of the first one if there are several."""
+        return element_type(self.eqn.outvars[0].aval.dtype)
+
+    @property
+    def results(self) -> list[tuple[Shape, ElementType]]:
+        """Shape and element type of every result."""
+        return [type_of(v.aval) for v in self.eqn.outvars]
+
+    @property
+    def avals(self) -> list[Any]:
+        """Abstract values of the operands."""
+        return [v.aval for v in self.eqn.invars]
+
+    def map(
+        self,
+        expression: Expr,
+        *operands: Value | float,
+        common: ElementType | None = None,
+        dtype: ElementType | None = None,
+        masks: Collection[int] = (),
+    ) -> Value:
+        """An expression of every element.
+
+        Args:
+            expression: Over ``derivative.arg(i)`` for operand i.
+            *operands: Values and numbers; numbers become part of the expression.
+            common: Type that the operands are converted to; by default that of the result.
+            dtype: Type of the result; by default that of the equation.
+            masks: Numbers of the operands that are conditions: they stay bools.
+        """
+        common = common or self.dtype
+        values: list[Value] = []
+        places: list[Expr] = []
+        for number, operand in enumerate(operands):
+            if isinstance(operand, Value):
+                places.append(arg(len(values)))
+                values.append(operand if number in masks else build.cast(self.net, operand, common))
+            else:
+                places.append(_number(operand, common))
+        if not common.is_float:
+            expression = _whole(expression, common)
+        return build.map_(self.net, substitute(expression, places.__getitem__), values, dtype or self.dtype)
+
+    def refuse(self, what: str, remedy: str | None = None, because: str | None = None) -> UnsupportedOpError:
+        """The error that the equation has no lowering as it is."""
+        return unsupported(self.name, self.net.origin, what, remedy, because)
+
+
+def _number(value: float, dtype: ElementType) -> Const:
+    if dtype.is_float:
+        return Const(float(value))
+    return Const(bool(value), bool_) if dtype == bool_ else Const(int(value), dtype)
+
+
+def _whole(expression: Expr, dtype: ElementType) -> Expr:
+    """An expression of integers: its whole numbers as integers."""
+    match expression:
+        case Const(value=float(value)) if value.is_integer():
+            return Const(int(value), i32 if dtype == bool_ else dtype)
+        case Apply():
+            return Apply(expression.op, [_whole(a, dtype) for a in expression.args])
+    return expression
+
+
+def call_handler(call: PrimitiveCall, handler: Handler, operands: Sequence[Any]) -> Any:
+    """Results of a handler on operands and on the parameters that it names."""
+    named = _NAMED[handler]
+    params = call.params
+    return handler(call, *operands, **{n: v for n, v in params.items() if named is None or n in named})
+
+
+def unsupported(
+    name: str, origin: DebugRecord, what: str, remedy: str | None = None, because: str | None = None
+) -> UnsupportedOpError:
+    """The error for a primitive that cannot be lowered, with its place in the program."""
+    return UnsupportedOpError(
+        f"{name} in {origin.text or 'the function'} {what}", at=origin.location or None, because=because, remedy=remedy
+    )
+
+
+def all_missing(missing: Sequence[UnsupportedOpError]) -> UnsupportedOpError:
+    """One error for all equations of a function that have no lowering."""
+    lines = dict.fromkeys(f"{e.message}, {e.at}" if e.at else e.message for e in missing)
+    if len(lines) == 1:
+        return missing[0]
+    return UnsupportedOpError(
+        f"{len(lines)} equations of the function have no lowering",
+        at=missing[0].at,
+        because="\n".join(lines),
+        remedy="express them with primitives that have one (docs/primitives.md)",
+    )

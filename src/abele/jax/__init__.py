@@ -1,0 +1,3 @@
+"""``from abele import jax``: functions of JAX on the modelled machine."""
+
+from abele.frontends.jax import *  # noqa: F403

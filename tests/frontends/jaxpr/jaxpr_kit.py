@@ -1,0 +1,57 @@
+"""Functions of JAX, read into networks and held against JAX on the CPU."""
+
+import jax
+import numpy as np
+
+from abele.frontends.jaxpr import capture
+from abele.network import evaluate, verify
+from abele.session import Session
+
+
+def words(array):
+    """An array on the device: keys are their words."""
+    array = jax.numpy.asarray(array) if not hasattr(array, "dtype") else array
+    if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
+        array = jax.random.key_data(array)
+    return np.asarray(array)
+
+
+def captured(fn, *args):
+    """The function's network, and its arguments as NumPy arrays."""
+    leaves, _ = jax.tree.flatten(args)
+    found = capture(jax.make_jaxpr(fn)(*args), [f"arg{n}" for n in range(len(leaves))])
+    verify(found.network)
+    return found, [words(leaf) for leaf in leaves]
+
+
+def read(fn, *args, precise=False):
+    """Results of the function's network, evaluated in NumPy."""
+    found, arrays = captured(fn, *args)
+    feeds = dict(zip(found.arguments, arrays, strict=True))
+    feeds |= {b: found.closed_over[b.name] for b in found.network.buffers}
+    values = evaluate(found.network, feeds, precise=precise)
+    return [values[v] for v in found.network.outputs]
+
+
+def run(fn, *args):
+    """Results of the function's network, compiled and run."""
+    found, arrays = captured(fn, *args)
+    with Session.of(found.network, weights=dict(found.closed_over)) as session:
+        return list(session(*arrays))
+
+
+def check(fn, *args, rtol=2e-6, atol=2e-6, native=False):
+    """Compare the function's network with JAX; ``native`` compiles it too."""
+    want = [words(leaf) for leaf in jax.tree.leaves(jax.jit(fn)(*args))]
+    ways = [read(fn, *args)] + ([run(fn, *args)] if native else [])
+    for got in ways:
+        assert len(got) == len(want)
+        for ours, theirs in zip(got, want, strict=True):
+            assert ours.shape == theirs.shape
+            assert ours.dtype == theirs.dtype
+            if theirs.dtype.kind in "biu":
+                np.testing.assert_array_equal(ours, theirs)
+            else:
+                np.testing.assert_allclose(
+                    ours.astype(np.float32), theirs.astype(np.float32), rtol=rtol, atol=atol, equal_nan=True
+                )
