@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 
 from abele.codelet import CodeletDef, compile_codelet
 from abele.codelet.cpp import load_codelets
+from abele.codelet.cpp.loading import CppCodelets
 from abele.codelet.cpp.toolchain import find_compiler
 from abele.codelet.tables import build_tables
 from abele.errors import CodeletLoadError
@@ -37,9 +38,38 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(skip)
 
 
+class Lazily(Mapping[str, CodeletDef]):
+    """Codelets of a file, or of source text, that are loaded when they are first asked for: collecting tests compiles
+    nothing."""
+
+    def __init__(self, source: str | Path) -> None:
+        self._source = source
+
+    @cached_property
+    def _found(self) -> CppCodelets:
+        return load_codelets(self._source)
+
+    def __getitem__(self, name: str) -> CodeletDef:
+        return self._found[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # as pytest asks for while it collects
+            raise AttributeError(name)
+        return getattr(self._found, name)
+
+
 @cache
-def load(name: str) -> dict[str, CodeletDef]:
-    return load_codelets(FILES / name)
+def load(name: str) -> Lazily:
+    return Lazily(FILES / name)
 
 
 def fresh(fields: Mapping[str, Any]) -> dict[str, Any]:
