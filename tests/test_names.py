@@ -17,6 +17,11 @@ _FRONT_ENDS = ("poplar/", "pva/", "pvti.py")
 """Rooms whose classes bear the names of another product, over a class of ours with the same name."""
 
 _SAME_NAME = {
+    "Compiled": (
+        {"frontends/jax/jit.py", "session/compiled.py"},
+        "JAX's name of a lowered function's program",
+    ),
+    "Lowered": ({"frontends/jax/jit.py", "compiler/lower.py"}, "JAX's name of a function that was traced"),
     "Adam": (
         {"frontends/poptorch/training/optim.py", "network/optimisers/moments.py"},
         "PyTorch's name, over our optimiser",

@@ -396,6 +396,17 @@ class Session:
         self._loaded("give weights")
         self._weights.download()
 
+    def read(self, name: str) -> Array:
+        """Values of one parameter or buffer as the device has them; the host's copy stays as it is.
+
+        Raises:
+            SessionError: The session is closed.
+            UnknownArrayError: There is none of this name.
+        """
+        self.weights.cell(name)
+        with self._lock.held():
+            return self._arrays("give weights").read(self.compiled.ends.weights[name])
+
     def bring_to_host(self) -> bool:
         """Copy weights to the host if runs changed them since the last time; returns whether they did."""
         return self._weights.bring_to_host()

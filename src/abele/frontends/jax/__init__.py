@@ -1,1 +1,6 @@
-"""Functions of JAX on the modelled machine."""
+"""The front end of JAX: ``jit`` over the reader of jaxprs."""
+
+from abele.frontends.jax.jit import Compiled, Jitted, Lowered, jit
+from abele.frontends.jax.resident import DeviceArray
+
+__all__ = ["Compiled", "DeviceArray", "Jitted", "Lowered", "jit"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from abele.frontends.jaxpr.reader import JaxprReader
 from abele.frontends.jaxpr.registry import all_missing
 from abele.frontends.jaxpr.types import element_type, is_key, type_of
 from abele.network import BlockBuilder, Network, NetworkBuilder, Value
+from abele.network.ops import build
 
 LARGEST_CONSTANT = 1024
 """Elements of an array that a function closes over and that becomes a constant of the network; larger arrays of floats
@@ -55,7 +56,9 @@ def read_into(net: BlockBuilder, jaxpr: Any, arguments: Sequence[Value]) -> list
     return results
 
 
-def capture(jaxpr: Any, names: Sequence[str], kept: Mapping[int, int] | None = None) -> Captured:
+def capture(
+    jaxpr: Any, names: Sequence[str], kept: Mapping[int, int] | None = None, absent: Collection[int] = ()
+) -> Captured:
     """A closed jaxpr as a network.
 
     Args:
@@ -63,16 +66,20 @@ def capture(jaxpr: Any, names: Sequence[str], kept: Mapping[int, int] | None = N
         names: A name for each argument.
         kept: Arguments that live on the device from call to call, by number: each becomes a buffer, which takes the
             value of the result of the given number. Other arguments are inputs, other results outputs.
+        absent: Arguments that are not sent, by number: of no elements, or read by nothing. Zeros stand for them.
 
     Raises:
         UnsupportedOpError: Equations have no lowering; all of them are named, with the user's lines.
         TypeMismatchError: A type that the device lacks.
     """
     net, kept = NetworkBuilder(), dict(kept or {})
-    arguments = [
-        (net.buffer if number in kept else net.input)(*type_of(var.aval), name)
-        for number, (var, name) in enumerate(zip(jaxpr.jaxpr.invars, names, strict=True))
-    ]
+    arguments = []
+    for number, (var, name) in enumerate(zip(jaxpr.jaxpr.invars, names, strict=True)):
+        shape, dtype = type_of(var.aval)
+        if number in absent:
+            arguments.append(build.full(net, 0, shape, dtype))
+        else:
+            arguments.append((net.buffer if number in kept else net.input)(shape, dtype, name))
     reader, closed_over = JaxprReader(net), dict[str, Array]()
     consts = []
     for const in jaxpr.consts:

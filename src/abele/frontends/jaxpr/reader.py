@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax
 import jax.extend.core as jec
 import numpy as np
 from jax._src import source_info_util
@@ -92,11 +93,9 @@ class JaxprReader:
         """
         dtype = array.dtype if aval is None else aval.dtype
         if is_key(dtype):
-            import jax
-
             array = jax.random.key_data(array)
         element = element_type(dtype)
-        contents = np.zeros(np.shape(array), np.bool_) if str(dtype) == "float0" else np.asarray(array)
+        contents = np.zeros(np.shape(array), np.bool_) if dtype == jax.dtypes.float0 else np.asarray(array)
         if contents.ndim and contents.size > 1 and (contents == contents.flat[0]).all():
             contents = np.broadcast_to(contents.flat[0], contents.shape)
         return self.net.constant(contents, element)
@@ -125,6 +124,8 @@ class JaxprReader:
             self.values[var] = made
 
     def _results(self, eqn: Any, handler: Any, operands: Sequence[Any]) -> list[Any]:
+        if eqn.outvars and not eqn.effects and all(not is_token(v.aval) and not v.aval.size for v in eqn.outvars):
+            return [self._stand_in(v.aval) for v in eqn.outvars]  # Arrays without elements are made by nothing.
         known = self._known(eqn, handler, operands)
         if known is not None:
             return known

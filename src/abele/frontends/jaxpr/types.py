@@ -27,10 +27,8 @@ _TYPES: dict[str, ElementType] = {
     "uint16": u16,
     "uint8": u8,
     "bool": bool_,
-    "float0": bool_,
 }
-"""Device types by JAX's names. Gradients of integers are ``float0``, which nothing reads: zeros of bool stand for
-them, as in JAX."""
+"""Device types by JAX's names."""
 
 
 def is_key(dtype: Any) -> bool:
@@ -44,13 +42,15 @@ def key_words(dtype: Any) -> Shape:
 
 
 def element_type(dtype: Any) -> ElementType:
-    """The device type of a JAX type.
+    """The device type of a JAX type. Gradients of integers are float0, which nothing reads: bools stand for them.
 
     Raises:
         TypeMismatchError: The device has nothing like it, as of 64-bit and complex numbers.
     """
     if is_key(dtype):
         return u32
+    if dtype == jax.dtypes.float0:
+        return bool_
     name = dtype.name if hasattr(dtype, "name") else np.dtype(dtype).name
     if name not in _TYPES:
         wide = name.endswith("64") and name != "complex64"

@@ -87,6 +87,7 @@ def reverse(net: BlockBuilder, value: Value, dims: Sequence[int]) -> Value:
 def concat(net: BlockBuilder, values: Sequence[Value], dim: int) -> Value:
     """The values after each other along ``dim``."""
     dim %= values[0].ndim
+    values = [v for v in values if v.shape[dim]] or values[:1]
     extent = sum(v.shape[dim] for v in values)
     shape = (*values[0].shape[:dim], extent, *values[0].shape[dim + 1 :])
     return values[0] if len(values) == 1 else net.emit("concat", values, shape, values[0].dtype, dim=dim)

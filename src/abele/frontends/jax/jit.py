@@ -1,0 +1,522 @@
+"""``abele.jax.jit``: functions of JAX, compiled for the machine that Abele models and run on this computer.
+
+JAX traces the function once for each form of its arguments (shapes, types, tree, static ones); the trace becomes a
+network, the network a program, and calls of that form run it.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+from jax._src import core
+from jax._src.array import ArrayImpl
+
+from abele.compiler import Executable
+from abele.errors import BatchSizeError, InvalidOptionError
+from abele.frontends.jax.callback import call_from_jax
+from abele.frontends.jax.errors import CallError, NoArrayError, StaticError, traced_errors
+from abele.frontends.jax.program import JitProgram, MemoryStats, Traced
+from abele.frontends.jax.resident import DeviceArray
+from abele.frontends.jaxpr import is_key
+from abele.machine import System
+from abele.network import Network, inference_pipeline
+from abele.report import Report
+from abele.session import Settings
+from abele.words import counted
+
+canonical = jax.dtypes.canonicalize_dtype
+
+_UNDER = threading.local()
+"""``tracing`` is true in a thread while we trace: functions of ours that are called then are parts of the trace."""
+
+# --- forms of arguments -----------------------------------------------------------------------------------------------
+
+Form = tuple[Any, ...]
+"""Shape, element type and weakness of an array: what a program is compiled for."""
+
+
+def _host_form(x: Any) -> Form:
+    return (x.shape, canonical(x.dtype), False)
+
+
+def _jax_form(x: Any) -> Form:
+    return (x.shape, x.dtype, x.weak_type)
+
+
+_FORMS: dict[type, Callable[[Any], Form]] = {
+    ArrayImpl: _jax_form,
+    DeviceArray: lambda x: x.signature,
+    np.ndarray: _host_form,
+    bool: lambda x: ((), bool, True),
+    int: lambda x: ((), int, True),
+    float: lambda x: ((), float, True),
+}
+
+
+def form_of(leaf: Any) -> Form:
+    """Form of an argument, by which its program is found."""
+    found = _FORMS.get(type(leaf))
+    if found is not None:
+        return found(leaf)
+    if isinstance(leaf, np.generic):
+        return _host_form(leaf)
+    if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
+        return (tuple(leaf.shape), leaf.dtype, bool(getattr(leaf, "weak_type", False)))
+    return ("?", type(leaf))
+
+
+# --- what compiling gives ---------------------------------------------------------------------------------------------
+
+
+class Compiled:
+    """A function compiled for one form of its arguments.
+
+    Attributes:
+        report: Cost of the program on the machine, and of its runs on the host.
+        network: The function as the passes found it.
+        executable: The compiled program.
+    """
+
+    def __init__(self, program: JitProgram) -> None:
+        self._program = program
+        self._build = program.traced.result_tree.unflatten
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Results for arguments of that form; static ones are left out.
+
+        Raises:
+            CallError: Arguments of another form.
+        """
+        leaves, tree = jax.tree.flatten((args, kwargs))
+        self._check(leaves, tree)
+        return self.run(leaves)
+
+    def run(self, leaves: Sequence[Any]) -> Any:
+        """Results for the leaves of arguments that are of that form."""
+        return self._build(self._program(leaves))
+
+    def close(self) -> None:
+        """Let go of the device; results that are there come to the host."""
+        self._program.close()
+
+    def _check(self, leaves: Sequence[Any], tree: Any) -> None:
+        traced = self._program.traced
+        if tree != traced.tree:
+            raise CallError(
+                f"{traced.name} was compiled for arguments {traced.tree}",
+                because=f"got {tree}",
+                remedy="pass arguments of the same structure, without static ones; or call the jitted function",
+            )
+        for name, leaf, aval in zip(traced.names, leaves, self._program.in_avals, strict=True):
+            shape, dtype, *_ = form_of(leaf)
+            given = canonical(dtype) if dtype in (bool, int, float) else dtype
+            if shape != aval.shape or given != aval.dtype:
+                got = f"{np.dtype(given).name}{list(shape)}" if shape != "?" else dtype.__name__
+                raise CallError(
+                    f"{name} of {traced.name} was compiled as {aval.str_short()}, got {got}",
+                    remedy="convert it, or call the jitted function, which compiles again",
+                )
+
+    @property
+    def report(self) -> Report:
+        """Cost of the program on the machine, and of its runs on the host if there were any."""
+        return self._program.report
+
+    @property
+    def network(self) -> Network:
+        """The function as a network."""
+        return self._program.network
+
+    @property
+    def executable(self) -> Executable:
+        """The compiled program."""
+        return self._program.compiled.executable
+
+    @property
+    def in_tree(self) -> Any:
+        """Tree of the arguments, ``(args, kwargs)`` without static ones."""
+        return self._program.traced.tree
+
+    @property
+    def out_tree(self) -> Any:
+        """Tree of the results."""
+        return self._program.traced.result_tree
+
+    @property
+    def args_info(self) -> Any:
+        """Type of each argument, in their tree."""
+        return self.in_tree.unflatten([jax.ShapeDtypeStruct(a.shape, a.dtype) for a in self._program.in_avals])
+
+    def as_text(self) -> str:
+        """The network after the passes, as it is lowered."""
+        return str(inference_pipeline().run(self.network))
+
+    def cost_analysis(self) -> dict[str, float]:
+        """Costs of one call on the machine.
+
+        Returns:
+            ``flops``, ``bytes accessed``, ``cycles``, ``optimal_seconds`` and ``energy_joules``, as far as the report
+            has them.
+        """
+        return self._program.costs()
+
+    def memory_analysis(self) -> MemoryStats:
+        """Bytes of arguments, results and of the program on the machine."""
+        return self._program.memory()
+
+
+class Lowered:
+    """A function traced for one form of its arguments, as a network."""
+
+    def __init__(self, traced: Traced, settings: Settings) -> None:
+        self._traced, self._settings = traced, settings
+
+    def compile(self) -> Compiled:
+        """Compile it.
+
+        Raises:
+            OutOfMemoryError: It does not fit on the machine; the error says what would.
+        """
+        return Compiled(JitProgram(self._traced, self._settings))
+
+    @property
+    def network(self) -> Network:
+        """The function as a network, before the passes."""
+        return self._traced.captured.network
+
+    @property
+    def in_tree(self) -> Any:
+        """Tree of the arguments, ``(args, kwargs)`` without static ones."""
+        return self._traced.tree
+
+    @property
+    def out_tree(self) -> Any:
+        """Tree of the results."""
+        return self._traced.result_tree
+
+    @property
+    def out_info(self) -> Any:
+        """Type of each result, in their tree."""
+        return self.out_tree.unflatten([jax.ShapeDtypeStruct(a.shape, a.dtype) for a in self._traced.jaxpr.out_avals])
+
+    def as_text(self) -> str:
+        """The network as text, before the passes."""
+        return str(self.network)
+
+
+# --- jit --------------------------------------------------------------------------------------------------------------
+
+
+class Jitted:
+    """A function that is compiled for each form of its arguments when it is first called so.
+
+    Attributes:
+        report: Report of the program that was compiled last; None before the first call.
+    """
+
+    def __init__(
+        self, fn: Callable[..., Any], names: _ArgumentNames, iterations: int | None, settings: Settings, random: str
+    ) -> None:
+        self.__wrapped__, self.__name__ = fn, getattr(fn, "__name__", type(fn).__name__)
+        functools.update_wrapper(self, fn)
+        self._fn, self._names, self._iterations, self._settings = fn, names, iterations, settings
+        self._random = random
+        self._jax = jax.jit(fn, **names.given)
+        self._programs: dict[Hashable, Compiled] = {}
+        self._last: Compiled | None = None
+        self._lock = threading.RLock()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Results of the function."""
+        if not core.trace_state_clean():
+            return self._inside(args, kwargs)
+        statics: Hashable = ()
+        if self._names.statics:
+            args, kwargs, statics = self._names.split(args, kwargs)
+        leaves, tree = _flatten((args, kwargs))
+        key = (tree, statics, *map(form_of, leaves))
+        compiled = self._programs.get(key)
+        if compiled is None:
+            compiled = self._compiled(key, leaves, tree, statics)
+        self._last = compiled
+        return compiled.run(leaves)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """The function as a method."""
+        return self if instance is None else functools.partial(self, instance)
+
+    def _compiled(self, key: Hashable, leaves: Sequence[Any], tree: Any, statics: Any) -> Compiled:
+        with self._lock:
+            found = self._programs.get(key)
+            if found is None:
+                found = Compiled(JitProgram(self._traced(leaves, tree, statics), self._settings))
+                self._programs[key] = found
+            return found
+
+    def _traced(self, leaves: Sequence[Any], tree: Any, statics: Any) -> Traced:
+        args, kwargs = tree.unflatten(leaves)
+        donated = self._names.donated(args, kwargs, statics)
+        if self._iterations is not None:
+            leaves = [
+                leaf if given else _one_of(leaf, self._iterations, name)
+                for leaf, given, name in zip(leaves, donated, self._names.of_leaves(args, kwargs, statics), strict=True)
+            ]
+            args, kwargs = tree.unflatten(leaves)
+        given_args, given_kwargs = self._names.merged(args, kwargs, statics)
+        traced = self._trace(given_args, given_kwargs)
+        names = self._names.of_leaves(args, kwargs, statics)
+        return Traced(
+            name=self.__name__,
+            jaxpr=traced.jaxpr,
+            tree=tree,
+            result_tree=traced.out_tree,
+            names=tuple(names),
+            donated=tuple(donated),
+            iterations=self._iterations,
+        )
+
+    def _trace(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        before, _UNDER.tracing = getattr(_UNDER, "tracing", False), True
+        try:
+            with traced_errors(self.__name__):
+                return self._jax.trace(*args, **kwargs)
+        finally:
+            _UNDER.tracing = before
+
+    def _inside(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """A call in the middle of a trace: a part of ours; in JAX's own, a call of the host."""
+        if getattr(_UNDER, "tracing", False):
+            return self._jax(*args, **kwargs)
+        args, kwargs, statics = self._names.split(args, kwargs)
+        leaves, tree = _flatten((args, kwargs))
+
+        def function(*given: Any) -> Any:
+            some, by_name = tree.unflatten(given)
+            merged, named = self._names.merged(some, by_name, statics)
+            return self._jax(*merged, **named)
+
+        def compiled(flat: Callable[..., Any], given: Sequence[Any]) -> Compiled:
+            inner = Jitted(flat, _ArgumentNames(flat), self._iterations, self._settings, self._random)
+            return inner.lower(*map(_type, given)).compile()
+
+        return call_from_jax(function, leaves, compiled)
+
+    # --- ahead of time ------------------------------------------------------------------------------------------------
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """Trace the function for arguments, or for types of them (``jax.ShapeDtypeStruct``); nothing runs."""
+        args, kwargs, statics = self._names.split(args, kwargs)
+        leaves, tree = _flatten((args, kwargs))
+        return Lowered(self._traced(leaves, tree, statics), self._settings)
+
+    def trace(self, *args: Any, **kwargs: Any) -> Any:
+        """JAX's trace of the function, ``jax.stages.Traced``."""
+        return self._trace(args, kwargs)
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """Types of the results, of one run."""
+        return self._trace(args, kwargs).out_info
+
+    def clear_cache(self) -> None:
+        """Forget compiled programs; results that are on the device come to the host."""
+        with self._lock:
+            while self._programs:
+                self._programs.popitem()[1].close()
+            self._last = None
+        self._jax.clear_cache()
+
+    @property
+    def report(self) -> Report | None:
+        """Report of the program that ran last; None before the first call."""
+        return None if self._last is None else self._last.report
+
+    def __repr__(self) -> str:
+        return f"<abele.jax.jit of {self.__name__}, {counted(len(self._programs), 'program')}>"
+
+
+def _flatten(arguments: Any) -> tuple[list[Any], Any]:
+    leaves, tree = jax.tree_util.tree_flatten(arguments)
+    return leaves, tree
+
+
+def _type(leaf: Any) -> jax.ShapeDtypeStruct:
+    aval = jax.typeof(leaf)
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
+
+
+def _one_of(leaf: Any, count: int, name: str) -> Any:
+    """One of the arrays on the leading axis of an argument; numbers are the same for all iterations."""
+    shape = np.shape(leaf) if not hasattr(leaf, "shape") else tuple(leaf.shape)
+    if not shape:
+        return leaf
+    if shape[0] != count:
+        raise BatchSizeError(
+            f"{name} has shape {list(shape)}, and {count} device iterations read [{count}, ...]",
+            remedy=f"stack what {count} calls would take: jnp.stack([...]); numbers are the same for all",
+        )
+    return jax.ShapeDtypeStruct(shape[1:], canonical(leaf.dtype) if not is_key(leaf.dtype) else leaf.dtype)
+
+
+# --- arguments by position and by name --------------------------------------------------------------------------------
+
+
+class _ArgumentNames:
+    """Names and positions of a function's arguments: which are static, and which are donated."""
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        static_argnums: int | Sequence[int] | None = None,
+        static_argnames: str | Iterable[str] | None = None,
+        donate_argnums: int | Sequence[int] | None = None,
+        donate_argnames: str | Iterable[str] | None = None,
+    ) -> None:
+        self.given = {
+            "static_argnums": static_argnums,
+            "static_argnames": static_argnames,
+            "donate_argnums": donate_argnums,
+            "donate_argnames": donate_argnames,
+        }
+        try:
+            parameters = list(inspect.signature(fn).parameters.values())
+        except (TypeError, ValueError):
+            parameters = []
+        self._positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        self._static = self._both(static_argnums, static_argnames)
+        self._donate = self._both(donate_argnums, donate_argnames)
+        self.statics = bool(self._static[0] or self._static[1])
+
+    def _both(self, numbers: Any, names: Any) -> tuple[frozenset[int], frozenset[str]]:
+        """Positions and names; where only one kind is given, the other follows from the signature, as in JAX."""
+        found = (numbers,) if isinstance(numbers, int) else tuple(numbers or ())
+        named = (names,) if isinstance(names, str) else tuple(names or ())
+        every = self._positional
+        if numbers is not None and names is None:
+            named = tuple(every[n] for n in found if -len(every) <= n < len(every))
+        elif numbers is None and names is not None:
+            found = tuple(every.index(n) for n in named if n in every)
+        return frozenset(found), frozenset(named)
+
+    def split(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any], Hashable]:
+        """Arguments without the static ones, and these.
+
+        Raises:
+            StaticError: A static argument cannot be hashed.
+        """
+        numbers, names = self._static
+        places = {n % len(args) for n in numbers if -len(args) <= n < len(args)} if args else set()
+        own = tuple((n, args[n]) for n in sorted(places))
+        named = tuple((n, kwargs[n]) for n in sorted(names & kwargs.keys()))
+        for where, value in (*own, *named):
+            try:
+                hash(value)
+            except TypeError:
+                name = where if isinstance(where, str) else self._name(where)
+                raise StaticError(
+                    f"the static argument {name!r} is a {type(value).__name__}, which cannot be hashed",
+                    because="programs are found by the values of static arguments",
+                    remedy="a tuple for a list, a frozen dataclass for an object; or do not make it static",
+                ) from None
+        left = tuple(a for n, a in enumerate(args) if n not in places)
+        typed = tuple((n, type(v), v) for n, v in (*own, *named))
+        return left, {n: v for n, v in kwargs.items() if n not in names}, (len(own), typed)
+
+    def merged(self, args: Sequence[Any], kwargs: Mapping[str, Any], statics: Any) -> tuple[list[Any], dict[str, Any]]:
+        """Arguments with the static ones where they were."""
+        merged, named = list(args), dict(kwargs)
+        for where, _, value in statics[1] if statics else ():
+            if isinstance(where, str):
+                named[where] = value
+            else:
+                merged.insert(where, value)
+        return merged, named
+
+    def _places(self, args: Sequence[Any], statics: Any) -> list[int]:
+        """Position of each argument that is not static."""
+        taken = {where for where, *_ in (statics[1] if statics else ()) if isinstance(where, int)}
+        return [n for n in range(len(args) + len(taken)) if n not in taken]
+
+    def donated(self, args: Sequence[Any], kwargs: Mapping[str, Any], statics: Any) -> list[bool]:
+        """True for each leaf that is donated."""
+        numbers, names = self._donate
+        places = self._places(args, statics)
+        total = len(args) + sum(isinstance(where, int) for where, *_ in (statics[1] if statics else ()))
+        wanted = {n % total for n in numbers if -total <= n < total} if total else set()
+        flags = [place in wanted for place in places for _ in jax.tree.leaves(args[places.index(place)])]
+        return flags + [name in names for name in sorted(kwargs) for _ in jax.tree.leaves(kwargs[name])]
+
+    def of_leaves(self, args: Sequence[Any], kwargs: Mapping[str, Any], statics: Any) -> list[str]:
+        """A name for each leaf, such as ``params.w1``; each once."""
+        names, seen = list[str](), dict[str, int]()
+        roots = [(self._name(place), arg) for place, arg in zip(self._places(args, statics), args, strict=True)]
+        roots += [(name, kwargs[name]) for name in sorted(kwargs)]
+        for root, tree in roots:
+            for path, _ in jax.tree_util.tree_leaves_with_path(tree):
+                name = ".".join(filter(None, (root, jax.tree_util.keystr(path, simple=True, separator="."))))
+                seen[name] = seen.get(name, -1) + 1
+                names.append(f"{name}:{seen[name]}" if seen[name] else name)
+        return names
+
+    def _name(self, place: int) -> str:
+        return self._positional[place] if place < len(self._positional) else f"arg{place}"
+
+
+def jit(
+    fn: Callable[..., Any] | None = None,
+    *,
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None,
+    donate_argnums: int | Sequence[int] | None = None,
+    donate_argnames: str | Iterable[str] | None = None,
+    target: str | System | None = None,
+    device_iterations: int | None = None,
+    settings: Settings | Mapping[str, Any] | None = None,
+    random: str = "exact",
+    inline: bool = False,
+    keep_unused: bool = False,
+) -> Any:
+    """Compile a function of JAX for the machine; to be used as ``jax.jit`` is, also as a decorator.
+
+    Args:
+        fn: Function of arrays, and trees of arrays; ``jax.grad``, ``vmap``, ``scan`` and others are traced by JAX.
+        static_argnums: Positions of arguments that are no arrays and are compiled in.
+        static_argnames: Names of such arguments.
+        donate_argnums: Positions of arguments whose memory a result takes: they stay on the device from call to call.
+        donate_argnames: Names of such arguments.
+        target: The machine: a preset's name, a file, or a System; bow-2000 unless ``ABELE_SYSTEM`` says another.
+        device_iterations: Runs of one call: arrays have a leading axis of so many, numbers are the same for all, and
+            donated arguments are carried from run to run.
+        settings: Settings of the session, or a dict of them.
+        random: ``exact`` for the numbers that JAX draws, ``device`` for those of the machine's generator, which is
+            faster.
+        inline: Has no effect, as with programs of JAX that are not part of another.
+        keep_unused: Has no effect: arguments that are not read are not sent.
+
+    Raises:
+        InvalidOptionError: A number of iterations below one, or a source of random numbers that there is not.
+    """
+    if fn is None:
+        given = {k: v for k, v in locals().items() if k != "fn"}
+        return functools.partial(jit, **given)
+    if isinstance(fn, Jitted):
+        fn = fn.__wrapped__
+    if not callable(fn):
+        raise NoArrayError(f"jit takes a function, not {fn!r}", remedy="@jax.jit, or @jax.jit(static_argnums=...)")
+    if device_iterations is not None and (type(device_iterations) is not int or device_iterations < 1):
+        raise InvalidOptionError(f"device_iterations is a positive whole number, not {device_iterations!r}")
+    if random not in ("exact", "device"):
+        raise InvalidOptionError(f"random is 'exact' or 'device', not {random!r}")
+    chosen = settings if isinstance(settings, Settings) else Settings(**dict(settings or {}))
+    if target is not None:
+        chosen = replace(chosen, system=target)
+    if chosen.name == Settings().name:
+        chosen = replace(chosen, name=getattr(fn, "__name__", type(fn).__name__))
+    names = _ArgumentNames(fn, static_argnums, static_argnames, donate_argnums, donate_argnames)
+    return Jitted(fn, names, device_iterations, chosen, random)

@@ -1,0 +1,192 @@
+"""``abele.jax.jit`` computes what ``jax.jit`` does, for whatever its arguments and results are."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from abele import jax as ajax
+
+
+def equal(ours, theirs):
+    """Trees are the same: structure, types and numbers."""
+    ours, theirs = jax.block_until_ready((ours, theirs))
+    assert jax.tree.structure(ours) == jax.tree.structure(theirs)
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+        if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key):
+            a, b = map(jax.random.key_data, (a, b))
+        if a.dtype != jax.dtypes.float0:
+            np.testing.assert_allclose(np.asarray(a, "f4"), np.asarray(b, "f4"), rtol=2e-6, atol=2e-6)
+
+
+def same(fn, *args, **kwargs):
+    ours, theirs = ajax.jit(fn)(*args, **kwargs), jax.jit(fn)(*args, **kwargs)
+    equal(ours, theirs)
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        assert getattr(a, "weak_type", False) == getattr(b, "weak_type", False)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Point:
+    x: jax.Array
+    y: jax.Array
+
+
+def test_trees_of_every_kind_go_in_and_come_out():
+    def f(point, options, *, scale):
+        moved = Point(point.x * scale, point.y + options["by"])
+        return moved, None, {"sum": point.x.sum() + point.y.sum(), "same": point.x, "three": 3, "empty": ()}
+
+    point = Point(jnp.arange(3.0), np.ones(3, np.float32))
+    same(f, point, {"by": jnp.ones(3), "none": None}, scale=2)
+
+
+def test_numbers_are_weak_and_small_types_stay():
+    def f(a, b, c, d, half, brain, byte, flag):
+        return a + half, b * half, a + b, jnp.where(c, half, 0), brain * d, byte + 1, flag == False, half  # noqa: E712
+
+    half, brain = jnp.ones(2, jnp.float16), jnp.full(2, 3, jnp.bfloat16)
+    same(f, 2, 1.5, True, np.float32(3), half, brain, np.array([250, 255], np.uint8), np.array([True, False]))
+
+
+def test_results_that_need_no_device_are_known():
+    def f(x, y):
+        return x, y, x, jnp.zeros((0, 3)), jnp.arange(3), x[:0].sum()
+
+    same(f, jnp.ones((2, 2)), 4.0)
+    same(lambda x: (), jnp.ones(2))
+    same(lambda: jnp.ones(2))
+
+
+def test_arrays_without_elements_are_arguments_and_results():
+    same(lambda e, x: (e, jnp.concatenate([e, x]) * 2, e * 2, e.sum()), jnp.zeros((0, 3)), jnp.ones((2, 3)))
+
+
+def test_one_array_as_two_arguments():
+    x = jnp.arange(4.0)
+    same(lambda a, b: a * 2 + b, x, x)
+
+
+def test_gradients_of_integers_are_float0():
+    same(jax.grad(lambda x, n: (x * n).sum(), argnums=(0, 1), allow_int=True), jnp.ones(3), jnp.arange(3))
+
+
+def test_grad_vmap_and_functions_of_ours_are_traced():
+    inner = ajax.jit(lambda x: jnp.tanh(x) * 2)
+
+    def f(w, x):
+        return ajax.grad(lambda w: ajax.vmap(inner)(x @ w).sum())(w)
+
+    equal(ajax.jit(f)(jnp.ones((3, 2)), jnp.ones((4, 3))), jax.jit(f)(jnp.ones((3, 2)), jnp.ones((4, 3))))
+    assert ajax.jit(inner).__name__ == "<lambda>"
+
+
+def test_programs_are_found_by_types_trees_and_static_arguments():
+    traced = []
+
+    @ajax.jit(static_argnames="power")
+    def f(x, power=2):
+        traced.append(power)
+        return x**power
+
+    x = jnp.arange(1.0, 4.0)
+    equal(f(x, power=3), x**3)
+    equal(f(np.asarray(x), power=3), x**3)
+    assert traced == [3]
+    equal(f(x, 4), x**4)
+    assert traced.pop() == 4
+    f(x.astype(jnp.float16), power=3), f(2.0, power=3), f(3.0, power=3), f(x, power=2)
+    assert traced == [3, 3, 3, 2]
+    f.clear_cache()
+    assert f.report is None
+    f(x, power=2)
+    assert traced[-1] == 2
+    assert f.report.total_cycles > 0
+
+
+def test_methods_are_functions_with_a_static_object():
+    class Model:
+        def __init__(self, scale):
+            self.scale = scale
+
+        @ajax.jit(static_argnums=0)
+        def __call__(self, x):
+            return x * self.scale
+
+    equal(Model(3.0)(jnp.ones(2)), jnp.full(2, 3.0))
+    equal(Model(4.0)(jnp.ones(2)), jnp.full(2, 4.0))
+
+
+def test_ahead_of_time():
+    def f(w, x):
+        return {"y": x @ w}
+
+    lowered = ajax.jit(f).lower(jax.ShapeDtypeStruct((3, 2), "float32"), jnp.ones((4, 3)))
+    assert "matmul" in lowered.as_text()
+    assert lowered.out_info["y"].shape == (4, 2)
+    compiled = lowered.compile()
+    equal(compiled(jnp.ones((3, 2)), jnp.ones((4, 3))), {"y": jnp.full((4, 2), 3.0)})
+    costs, memory = compiled.cost_analysis(), compiled.memory_analysis()
+    assert costs["flops"] == 2 * 4 * 3 * 2
+    assert costs["cycles"] == compiled.report.total_cycles
+    assert memory.argument_size_in_bytes == 4 * (6 + 12)
+    assert memory.output_size_in_bytes == 32
+    assert "matmul" in compiled.as_text()
+    assert compiled.executable.report.steps
+    assert len(compiled.network.inputs) == 2
+    assert ajax.jit(f).eval_shape(jnp.ones((3, 2)), jnp.ones((4, 3)))["y"].shape == (4, 2)
+    assert ajax.jit(f).trace(jnp.ones((3, 2)), jnp.ones((4, 3))).jaxpr.eqns
+
+
+def test_keys_go_in_and_come_out():
+    def f(key, old):
+        return key, old, key.shape
+
+    key = jax.random.key(3)
+    same(lambda k, keys: (k, keys[1], keys), key, jax.random.split(key, 3))
+
+
+def test_iterations_run_on_a_leading_axis():
+    def f(total, x, scale, key):
+        return total + x.sum(), (x * scale, 1.0, key)
+
+    f_n = ajax.jit(f, device_iterations=3, donate_argnums=0)
+    x = jnp.arange(12.0).reshape(3, 4)
+    total, (scaled, ones, keys) = f_n(jnp.zeros(()), x, 2.0, jax.random.key(0))
+    assert float(total) == float(x.sum())
+    equal(scaled, x * 2)
+    assert ones.tolist() == [1, 1, 1]
+    assert keys.shape == (3,)
+    total, _ = f_n(total, x, 2.0, jax.random.key(0))
+    assert float(total) == 2 * float(x.sum())
+
+
+def test_larger_arrays_that_a_function_closes_over_are_sent_once():
+    table = jnp.arange(3000.0)
+    same(lambda x: x + table[:3], jnp.ones(3))
+
+
+class TestInsideOfJax:
+    """Functions of ours that JAX's own transformations meet."""
+
+    @pytest.fixture
+    def function(self):
+        return ajax.jit(lambda x, n: (jnp.sin(x) * n, n + 1))
+
+    def test_jit(self, function):
+        x = jnp.arange(3.0)
+        got = jax.jit(lambda x: function(x * 2, 3))(x)
+        equal(got[0], jnp.sin(x * 2) * 3)
+        assert int(got[1]) == 4
+
+    def test_grad(self, function):
+        x = jnp.arange(3.0)
+        equal(jax.grad(lambda x: function(x, 3)[0].sum())(x), 3 * jnp.cos(x))
+
+    def test_vmap(self, function):
+        x = jnp.arange(6.0).reshape(2, 3)
+        equal(jax.vmap(lambda x: function(x, 3)[0])(x), jnp.sin(x) * 3)
