@@ -11,6 +11,7 @@ import threading
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -77,13 +78,20 @@ class Traced:
         object.__setattr__(self, "places", places)
         object.__setattr__(self, "captured", capture(self.jaxpr, self.names, places, absent))
 
+    @cached_property
+    def outputs(self) -> dict[int, Value]:
+        """Value of each result that is in no place of an argument, by number."""
+        sent = [n for n in range(len(self.jaxpr.out_avals)) if n not in self.places.values()]
+        return dict(zip(sent, self.captured.network.outputs, strict=True))
+
     def known(self, number: int) -> Array | None:
         """A result that is known now: a constant, or one without elements."""
-        value, aval = self.captured.results[number], self.jaxpr.out_avals[number]
+        aval = self.jaxpr.out_avals[number]
         if aval.dtype == FLOAT0 or not aval.size:
-            array = np.zeros(value.shape, value.dtype.np)
-        elif value in self.captured.network.constants:
-            array = np.array(self.captured.network.constants[value])
+            shape, dtype = type_of(aval)
+            array = np.zeros(shape, dtype.np)
+        elif number in self.outputs and self.outputs[number] in self.captured.network.constants:
+            array = np.array(self.captured.network.constants[self.outputs[number]])
         else:
             return None
         return array if self.iterations is None else array[None].repeat(self.iterations, 0)
@@ -284,21 +292,20 @@ class JitProgram:
 
 def _sources(traced: Traced, slots: Mapping[int, DonatedSlot]) -> tuple[list[Any], list[Value]]:
     """For each result where it comes from, and the outputs of the network."""
-    captured, invars = traced.captured, {v: n for n, v in enumerate(traced.jaxpr.jaxpr.invars)}
+    invars = {v: n for n, v in enumerate(traced.jaxpr.jaxpr.invars)}
     place = {result: slots[argument] for argument, result in traced.places.items()}
     outputs: dict[Value, int] = {}
     found: list[Any] = []
-    for number, (value, var) in enumerate(zip(captured.results, traced.jaxpr.jaxpr.outvars, strict=True)):
-        known = traced.known(number)
+    for number, var in enumerate(traced.jaxpr.jaxpr.outvars):
         argument = None if isinstance(var, jex.Literal) else invars.get(var)
         if number in place:
             found.append(_InMemory(place[number]))
         elif argument is not None and argument not in traced.places:
             found.append(_Same(argument))
-        elif known is not None:
+        elif (known := traced.known(number)) is not None:
             found.append(_Known(known))
         else:
-            found.append(_Sent(outputs.setdefault(value, len(outputs))))
+            found.append(_Sent(outputs.setdefault(traced.outputs[number], len(outputs))))
     return found, list(outputs)
 
 

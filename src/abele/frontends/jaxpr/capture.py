@@ -37,19 +37,22 @@ class Captured:
     closed_over: Mapping[str, Array] = field(default_factory=dict)
 
 
-def read_into(net: BlockBuilder, jaxpr: Any, arguments: Sequence[Value]) -> list[Value]:
+def read_into(
+    net: BlockBuilder, jaxpr: Any, arguments: Sequence[Value], *, differentiated: bool = False
+) -> list[Value]:
     """Results of a closed jaxpr, appended to a network or block.
 
     Args:
         net: Network or block to extend.
         jaxpr: The ``ClosedJaxpr``.
         arguments: A value for each of its arguments; keys are their words.
+        differentiated: True where Abele differentiates the network: functions keep derivatives of their own.
 
     Raises:
         UnsupportedOpError: Equations have no lowering; all of them are named, with the user's lines.
         TypeMismatchError: A type that the device lacks.
     """
-    reader = JaxprReader(net)
+    reader = JaxprReader(net, differentiated=differentiated)
     results = reader.closed(jaxpr, list(arguments))
     if reader.missing:
         raise all_missing(reader.missing)

@@ -11,7 +11,7 @@ constants of the network.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -41,12 +41,14 @@ class JaxprReader:
         values: Values of variables in it.
         missing: Equations that have no lowering, of all blocks.
         scope: Names around the equations, as ``flax`` and ``jax.named_scope`` give them.
+        differentiated: True where the network is differentiated by Abele: functions keep derivatives of their own.
     """
 
     net: BlockBuilder
     values: dict[Any, Any] = field(default_factory=dict)
     missing: list[UnsupportedOpError] = field(default_factory=list)
     scope: str = ""
+    differentiated: bool = False
 
     # --- jaxprs ---------------------------------------------------------------------------------------------------
 
@@ -62,7 +64,7 @@ class JaxprReader:
             consts: A value for each of its constants.
             arguments: A value for each of its arguments.
         """
-        inner = JaxprReader(self.net, missing=self.missing, scope=self.scope)
+        inner = self.inside(self.net)
         inner.values |= zip(jaxpr.constvars, consts, strict=True)
         inner.values |= zip(jaxpr.invars, arguments, strict=True)
         for eqn in jaxpr.eqns:
@@ -71,10 +73,14 @@ class JaxprReader:
 
     def body(self, jaxpr: Any, region: BlockBuilder, arguments: Sequence[Any], consts: Sequence[Any] = ()) -> list[Any]:
         """Results of a jaxpr, closed or open, appended to a region; what it closes over enters by itself."""
-        reader = JaxprReader(region, missing=self.missing, scope=self.scope)
+        reader = self.inside(region)
         if hasattr(jaxpr, "jaxpr"):
             return reader.closed(jaxpr, arguments)
         return reader.jaxpr(jaxpr, consts, arguments)
+
+    def inside(self, net: BlockBuilder, **changes: Any) -> JaxprReader:
+        """A reader of equations inside of those read here, into a block."""
+        return replace(self, net=net, values={}, **changes)
 
     # --- values ---------------------------------------------------------------------------------------------------
 
@@ -134,14 +140,15 @@ class JaxprReader:
 
     def _known(self, eqn: Any, handler: Any, operands: Sequence[Any]) -> list[Any] | None:
         """Results of an equation on constants, as constants; None where it is not one."""
-        if eqn.effects or not eqn.outvars or getattr(handler, "runs", False):
+        runs = getattr(handler, "runs", False)
+        if eqn.effects or not eqn.outvars or (runs(eqn.params) if callable(runs) else runs):
             return None
         if any(not isinstance(v, Value) or self.net.contents(v) is None for v in operands):
             return None
         if any(is_token(v.aval) or np.prod(v.aval.shape, dtype=np.int64) > LARGEST_KNOWN for v in eqn.outvars):
             return None
         scratch = NetworkBuilder()
-        reader = JaxprReader(scratch, missing=self.missing, scope=self.scope)
+        reader = self.inside(scratch)
         with scratch.at(self.net.origin):
             entering = [scratch.constant(self.net.contents(v), v.dtype) for v in operands]  # type: ignore[arg-type]
             made = call_handler(PrimitiveCall(reader, scratch, eqn), handler, entering)

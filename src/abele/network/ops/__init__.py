@@ -1,6 +1,7 @@
 """The op families: one file each, with meaning, lowering and derivative side by side."""
 
 from abele.network.ops import (
+    barrier,
     checkpoint,
     constant,
     control,
@@ -37,6 +38,7 @@ from abele.network.ops import (
 )
 
 __all__ = [
+    "barrier",
     "checkpoint",
     "constant",
     "control",

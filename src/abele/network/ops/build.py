@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from abele.network.ir import BlockBuilder, FrozenDict, NetworkOp, PlanHint, Value
+from abele.network.ops.barrier import barrier
 from abele.network.ops.checkpoint import checkpoint
 from abele.network.ops.constant import full
 from abele.network.ops.control import call, cond, loop, switch, while_
@@ -92,6 +93,7 @@ __all__ = [
     "add_rows",
     "add_to_momentum",
     "all_reduce",
+    "barrier",
     "call",
     "cast",
     "checkpoint",

@@ -1,3 +1,3 @@
 """Handlers of the primitives of ``jax.lax``, a module for each family."""
 
-from abele.frontends.jaxpr.lax import calls, elementwise, products, reductions, shapes  # noqa: F401
+from abele.frontends.jaxpr.lax import control, elementwise, products, reductions, shapes  # noqa: F401

@@ -147,7 +147,7 @@ def convert_element_type(call: PrimitiveCall, value: Value, *, new_dtype: Any) -
     return build.cast(call.net, value, dtype)
 
 
-@primitive("copy", "optimization_barrier")
+@primitive("copy")
 def same(call: PrimitiveCall, *values: Value) -> Any:
     """The values as they are."""
     return values if len(values) != 1 else values[0]
