@@ -1,3 +1,10 @@
 """Handlers of the primitives of ``jax.lax``, a module for each family."""
 
-from abele.frontends.jaxpr.lax import control, elementwise, products, reductions, shapes  # noqa: F401
+from abele.frontends.jaxpr.lax import (  # noqa: F401
+    control,
+    convolutions,
+    elementwise,
+    products,
+    reductions,
+    shapes,
+)

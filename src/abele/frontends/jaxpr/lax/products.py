@@ -1,4 +1,8 @@
-"""Products of matrices."""
+"""Products of matrices.
+
+A product with one matrix for all rows becomes a ``linear`` op, whose matrix lies as the product wants it if nothing has
+laid it out before: weights do so, whichever side of a ``dot_general`` they are on and however they are turned.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from abele.frontends.jaxpr.lax.whole import multiplied_type, pieces, whole_product
 from abele.frontends.jaxpr.registry import PrimitiveCall, primitive
 from abele.frontends.jaxpr.types import element_type
-from abele.network import Value
+from abele.network import BlockBuilder, Value
 from abele.network.ops import build
 
 _Dims = Sequence[int]
+_Numbers = tuple[tuple[_Dims, _Dims], tuple[_Dims, _Dims]]
 
 
 @primitive("dot_general")
@@ -20,8 +26,8 @@ def dot_general(
     left: Value,
     right: Value,
     *,
-    dimension_numbers: tuple[tuple[_Dims, _Dims], tuple[_Dims, _Dims]],
-    preferred_element_type: Any,
+    dimension_numbers: _Numbers,
+    preferred_element_type: Any = None,
 ) -> Value:
     """Sums of products over contracted dimensions, for each index of the batch dimensions.
 
@@ -31,13 +37,50 @@ def dot_general(
     net, dtype = call.net, element_type(preferred_element_type) if preferred_element_type is not None else call.dtype
     left_free = [d for d in range(left.ndim) if d not in (*left_sum, *left_batch)]
     right_free = [d for d in range(right.ndim) if d not in (*right_sum, *right_batch)]
+    if 0 in (left.size, right.size):
+        return build.full(net, 0.0 if call.dtype.is_float else 0, call.shape, call.dtype)
     batch = [left.shape[d] for d in left_batch]
     inner = math.prod(left.shape[d] for d in left_sum)
     rows, columns = math.prod(left.shape[d] for d in left_free), math.prod(right.shape[d] for d in right_free)
-    first = build.permute(net, left, (*left_batch, *left_free, *left_sum))
-    second = build.permute(net, right, (*right_batch, *right_sum, *right_free))
-    first = build.reshape(net, first, (*batch, rows, inner) if batch else (rows, inner))
-    second = build.reshape(net, second, (*batch, inner, columns) if batch else (inner, columns))
-    product = build.matmul(net, build.cast(net, first, dtype), build.cast(net, second, dtype))
+    # Both as [groups, rows, inner]: rows of one times rows of the other. One group is no dimension.
+    groups = (math.prod(batch),) if batch else ()
+    first = build.reshape(net, build.permute(net, left, (*left_batch, *left_free, *left_sum)), (*groups, rows, inner))
+    second = build.permute(net, right, (*right_batch, *right_free, *right_sum))
+    second = build.reshape(net, second, (*groups, columns, inner))
+    if dtype.is_float:
+        computed = multiplied_type(dtype)
+        made = _of_rows(net, build.cast(net, first, computed), build.cast(net, second, computed))
+    else:
+        made = whole_product(net, first, second, dtype, _in_pieces(net))
     free = [left.shape[d] for d in left_free] + [right.shape[d] for d in right_free]
-    return build.cast(net, build.reshape(net, product, (*batch, *free)), call.dtype)
+    return build.cast(net, build.reshape(net, made, (*batch, *free)), call.dtype)
+
+
+def _of_rows(net: BlockBuilder, first: Value, second: Value) -> Value:
+    """[…, m, k] times [n, k] transposed: […, m, n]."""
+    if first.ndim == 3:
+        return build.matmul(net, first, build.transpose(net, second))
+    if _enters(net, first) and not _enters(net, second):
+        return build.transpose(net, build.linear(net, second, first))
+    if _enters(net, second):
+        return build.linear(net, first, second)
+    return build.matmul(net, first, build.transpose(net, second))
+
+
+def _enters(net: BlockBuilder, value: Value) -> bool:
+    """True for what enters the block, such as weights, in another type or view."""
+    while (maker := net.makers.get(value)) is not None and maker.kind in ("reshape", "permute", "cast", "detach"):
+        value = maker.inputs[0]
+    return maker is None
+
+
+def _in_pieces(net: BlockBuilder) -> Any:
+    def partial(first: Value, second: Value, most: int) -> list[Value]:
+        made = []
+        for begin, end in pieces(first.shape[-1], most):
+            cut = [build.slice_(net, v, v.ndim - 1, begin, end) for v in (first, second)]
+            made.append(_of_rows(net, *cut))
+        return made
+
+    return partial
+

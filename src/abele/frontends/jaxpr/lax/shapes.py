@@ -31,8 +31,10 @@ def broadcast_in_dim(
 
 
 @primitive("reshape", "squeeze", "expand_dims")
-def reshape(call: PrimitiveCall, value: Value) -> Value:
-    """The same elements in another shape."""
+def reshape(call: PrimitiveCall, value: Value, *, dimensions: Any = None) -> Value:
+    """The same elements in another shape; ``squeeze`` names the dimensions that go."""
+    if dimensions is not None and call.name == "reshape":
+        value = build.permute(call.net, value, (*dimensions, *range(len(dimensions), value.ndim)))
     return build.reshape(call.net, value, call.shape)
 
 
