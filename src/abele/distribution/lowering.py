@@ -388,10 +388,13 @@ class Lowering:
         for other in rule.beside(op, operand):
             if other in self._tensors and not self._tensors[other].contains_aliases:
                 return clone(self.graph, self._tensors[other], op.inputs[operand].name or "value")
-        if not rule.depends_on_operands_alone or rule.lays_out_by_operands:
-            return rule.layout(self, op, operand)
-        types = tuple((v.shape, v.dtype.name) for v in op.inputs)
         name = op.inputs[operand].name
+        if not rule.depends_on_operands_alone or rule.lays_out_by_operands:
+            made = rule.layout(self, op, operand)
+            if made is not None and name:
+                _rename(made, name)
+            return made
+        types = tuple((v.shape, v.dtype.name) for v in op.inputs)
         # The layouts of equal layers differ in a name alone.
         what = ("layout", op.kind, self._attributes(op), operand, bool(name), types)
         (made,) = self.repeats.build(what, (), self.prog, lambda: (rule.layout(self, op, operand),))

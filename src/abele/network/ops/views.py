@@ -10,7 +10,7 @@ import numpy as np
 from abele import graph as tile_graph
 from abele.arrays import Array
 from abele.graph import Tensor
-from abele.network.ir import BlockBuilder, NetworkOp, Value
+from abele.network.ir import BlockBuilder, NetworkOp, Stage, Value
 from abele.network.ir.part import Digit, ValuePart, some_digits, whole_digits
 from abele.network.ops.constant import full
 from abele.network.registry import Gradients, OpRule, Types, broadcast, broadcast_needs, only, require, rule
@@ -28,6 +28,10 @@ class View(OpRule):
         """True if an op of the kind changes nothing."""
         return op.output.shape == op.inputs[0].shape
 
+    def undone(self, op: NetworkOp, made: Tensor) -> Tensor | None:
+        """The operand of which ``made`` is the view, for views of all elements, each once; None for others."""
+        return None
+
     def simplify(self, net: BlockBuilder, op: NetworkOp) -> Value | None:
         """The input of a view that changes nothing; the constant that a view of constants is."""
         if self.same(op):
@@ -37,6 +41,22 @@ class View(OpRule):
         if len(known) < len(contents):
             return None
         return net.constant(self.evaluate(op, *known), op.output.dtype)
+
+    def layout(self, to: Lowering, op: NetworkOp, operand: int) -> Tensor | None:
+        """What the reader of the view has made for it, seen the other way."""
+        out = to.given(op.output)
+        return None if out is None else self.undone(op, out)
+
+
+class WholeView(View):
+    """A view of all elements of its operand, each once: what enters lies as the reader of the view wants it to.
+
+    A kernel that a program has channels last lies as the convolution wants it, which reads it channels first.
+    """
+
+    def waits_for_reader(self, to: Lowering, op: NetworkOp) -> bool:
+        """True for an operand that nothing has laid out yet."""
+        return op.stage != Stage.UPDATE and not to.has_layout(op.inputs[0])
 
 
 def reshape(net: BlockBuilder, value: Value, shape: Sequence[int]) -> Value:
@@ -131,7 +151,7 @@ def detach(net: BlockBuilder, value: Value) -> Value:
 
 
 @rule("reshape")
-class Reshape(View):
+class Reshape(WholeView):
     """View of the same elements in row-major order in another shape."""
 
     def types(self, op: NetworkOp) -> Types:
@@ -163,13 +183,17 @@ class Reshape(View):
         """A view."""
         return to[op.inputs[0]].reshape(op.output.shape)
 
+    def undone(self, op: NetworkOp, made: Tensor) -> Tensor:
+        """The shape that the elements had."""
+        return made.reshape(op.inputs[0].shape)
+
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """The gradient in the shape of the input."""
         return [reshape(net, only(grads), op.inputs[0].shape)]
 
 
 @rule("permute")
-class Permute(View):
+class Permute(WholeView):
     """Dimensions in another order."""
 
     attributes: ClassVar = {"order": tuple}
@@ -203,6 +227,10 @@ class Permute(View):
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """A view."""
         return to[op.inputs[0]].transpose(op.attrs["order"])
+
+    def undone(self, op: NetworkOp, made: Tensor) -> Tensor:
+        """The dimensions in the order that they had."""
+        return made.transpose(np.argsort(op.attrs["order"]).tolist())
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """The inverse permutation of the gradient."""
@@ -299,7 +327,7 @@ class Slice(View):
 
 
 @rule("reverse")
-class Reverse(View):
+class Reverse(WholeView):
     """Dimensions backwards."""
 
     attributes: ClassVar = {"dims": tuple}
@@ -325,6 +353,12 @@ class Reverse(View):
     def evaluate(self, op: NetworkOp, x: Array) -> Array:
         """NumPy's flip."""
         return np.flip(x, op.attrs["dims"])
+
+    def undone(self, op: NetworkOp, made: Tensor) -> Tensor:
+        """Backwards once more."""
+        for dim in op.attrs["dims"]:
+            made = made.reverse(dim)
+        return made
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """A view."""
