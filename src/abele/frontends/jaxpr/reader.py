@@ -40,6 +40,7 @@ class JaxprReader:
         net: The block.
         values: Values of variables in it.
         missing: Equations that have no lowering, of all blocks.
+        made_by: The equation that made each variable.
         scope: Names around the equations, as ``flax`` and ``jax.named_scope`` give them.
         differentiated: True where the network is differentiated by Abele: functions keep derivatives of their own.
     """
@@ -49,6 +50,7 @@ class JaxprReader:
     missing: list[UnsupportedOpError] = field(default_factory=list)
     scope: str = ""
     differentiated: bool = False
+    made_by: dict[Any, Any] = field(default_factory=dict)
 
     # --- jaxprs ---------------------------------------------------------------------------------------------------
 
@@ -128,6 +130,7 @@ class JaxprReader:
                 results = [None if is_token(v.aval) else self._stand_in(v.aval) for v in eqn.outvars]
         for var, made in zip(eqn.outvars, results, strict=True):
             self.values[var] = made
+            self.made_by[var] = eqn
 
     def _results(self, eqn: Any, handler: Any, operands: Sequence[Any]) -> list[Any]:
         if eqn.outvars and not eqn.effects and all(not is_token(v.aval) and not v.aval.size for v in eqn.outvars):

@@ -98,6 +98,11 @@ class PrimitiveCall:
         """Abstract values of the operands."""
         return [v.aval for v in self.eqn.invars]
 
+    def maker(self, number: int) -> Any:
+        """The equation of the same jaxpr that made an operand; None for what enters, or is a literal."""
+        var = self.eqn.invars[number]
+        return None if hasattr(var, "val") else self.reader.made_by.get(var)
+
     def map(
         self,
         expression: Expr,

@@ -7,4 +7,5 @@ from abele.frontends.jaxpr.lax import (  # noqa: F401
     products,
     reductions,
     shapes,
+    windows,
 )
