@@ -17,6 +17,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import jax
+
 from abele.errors import UnsupportedOpError
 from abele.expr.derivative import arg, substitute
 from abele.frontends.jaxpr.types import element_type, type_of
@@ -102,6 +104,11 @@ class PrimitiveCall:
         """The equation of the same jaxpr that made an operand; None for what enters, or is a literal."""
         var = self.eqn.invars[number]
         return None if hasattr(var, "val") else self.reader.made_by.get(var)
+
+    def traced(self, function: Callable[..., Any], *operands: Value) -> tuple[Value, ...]:
+        """Results of a function that is written in JAX, traced on operands and read in the place of the equation."""
+        specs = [jax.ShapeDtypeStruct(v.shape, v.dtype.np) for v in operands]
+        return tuple(self.reader.closed(jax.make_jaxpr(function)(*specs), operands))
 
     def map(
         self,

@@ -208,13 +208,6 @@ class Permute(WholeView):
         """True if the order is the one that there was."""
         return bool(op.attrs["order"] == tuple(range(op.output.ndim)))
 
-    def simplify(self, net: BlockBuilder, op: NetworkOp) -> Value | None:
-        """One permutation in place of two, the value itself in place of two that undo each other."""
-        before = net.makers.get(op.inputs[0])
-        if before is None or before.kind != "permute":
-            return super().simplify(net, op)
-        return permute(net, before.inputs[0], [before.attrs["order"][d] for d in op.attrs["order"]])
-
     def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
         """The part with its dimensions in the order that they had."""
         order = op.attrs["order"]

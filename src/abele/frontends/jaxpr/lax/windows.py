@@ -315,8 +315,7 @@ def _called(call: PrimitiveCall, jaxpr: Any, consts: Sequence[Any], arguments: S
 
     for _ in shape:
         batched = jax.vmap(batched)
-    specs = [jax.ShapeDtypeStruct(shape, v.dtype.np) for v in arguments]
-    return call.reader.closed(jax.make_jaxpr(batched)(*specs), arguments)
+    return list(call.traced(batched, *arguments))
 
 
 def _single_primitive(jaxpr: Any) -> str:
