@@ -4,16 +4,17 @@ import jax
 import numpy as np
 
 from abele.frontends.jaxpr import capture
+from abele.frontends.jaxpr.complex_numbers import with_parts
 from abele.network import evaluate, verify
 from abele.session import Session
 
 
 def words(array):
-    """An array on the device: keys are their words."""
+    """An array on the device: keys are their words, complex numbers their parts."""
     array = jax.numpy.asarray(array) if not hasattr(array, "dtype") else array
     if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
         array = jax.random.key_data(array)
-    return np.asarray(array)
+    return with_parts(array)
 
 
 def captured(fn, *args):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from abele.arrays import Array
+from abele.frontends.jaxpr.complex_numbers import without_complex
 from abele.frontends.jaxpr.reader import JaxprReader
 from abele.frontends.jaxpr.registry import all_missing
 from abele.frontends.jaxpr.types import element_type, is_key, type_of
@@ -45,7 +46,7 @@ def read_into(
     Args:
         net: Network or block to extend.
         jaxpr: The ``ClosedJaxpr``.
-        arguments: A value for each of its arguments; keys are their words.
+        arguments: A value for each of its arguments; keys are their words, complex numbers their parts.
         differentiated: True where Abele differentiates the network: functions keep derivatives of their own.
 
     Raises:
@@ -53,7 +54,7 @@ def read_into(
         TypeMismatchError: A type that the device lacks.
     """
     reader = JaxprReader(net, differentiated=differentiated)
-    results = reader.closed(jaxpr, list(arguments))
+    results = reader.closed(without_complex(jaxpr), list(arguments))
     if reader.missing:
         raise all_missing(reader.missing)
     return results
@@ -75,7 +76,7 @@ def capture(
         UnsupportedOpError: Equations have no lowering; all of them are named, with the user's lines.
         TypeMismatchError: A type that the device lacks.
     """
-    net, kept = NetworkBuilder(), dict(kept or {})
+    net, kept, jaxpr = NetworkBuilder(), dict(kept or {}), without_complex(jaxpr)
     arguments = []
     for number, (var, name) in enumerate(zip(jaxpr.jaxpr.invars, names, strict=True)):
         shape, dtype = type_of(var.aval)

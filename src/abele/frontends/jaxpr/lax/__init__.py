@@ -4,6 +4,7 @@ from abele.frontends.jaxpr.lax import (  # noqa: F401
     control,
     convolutions,
     elementwise,
+    fourier,
     linear_algebra,
     products,
     reductions,
