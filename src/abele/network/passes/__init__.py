@@ -11,7 +11,6 @@ from abele.network.passes.fold_constants import FoldConstants
 from abele.network.passes.follow import Follow
 from abele.network.passes.group_convolutions import GroupConvolutions
 from abele.network.passes.join_casts import JoinCasts
-from abele.network.passes.join_maps import JoinMaps
 from abele.network.passes.narrow import Narrow
 from abele.network.passes.optimise import Optimise
 from abele.network.passes.outline import Outline
@@ -45,7 +44,6 @@ __all__ = [
     "GroupConvolutions",
     "InsertTransfers",
     "JoinCasts",
-    "JoinMaps",
     "Narrow",
     "Optimise",
     "Outline",

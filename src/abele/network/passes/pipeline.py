@@ -24,7 +24,6 @@ from abele.network.passes.fold_constants import FoldConstants
 from abele.network.passes.follow import Follow
 from abele.network.passes.group_convolutions import GroupConvolutions
 from abele.network.passes.join_casts import JoinCasts
-from abele.network.passes.join_maps import JoinMaps
 from abele.network.passes.narrow import Narrow
 from abele.network.passes.optimise import Optimise
 from abele.network.passes.outline import Outline
@@ -150,7 +149,7 @@ def in_blocks(chooser: BlockChooser | None) -> tuple[Pass, ...]:
 
 def inference_pipeline(blocks: BlockChooser | None = None) -> Pipeline:
     """Passes before networks are lowered to run forward; ``blocks`` as of :func:`training_pipeline`."""
-    placing = (JoinMaps(), Outline(), JoinCasts(), AssignPlaces(), AssignStages(), Follow(), InsertTransfers())
+    placing = (Outline(), JoinCasts(), AssignPlaces(), AssignStages(), Follow(), InsertTransfers())
     return Pipeline((*_simplifying(), *in_blocks(blocks), *placing))
 
 

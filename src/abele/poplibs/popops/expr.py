@@ -213,25 +213,19 @@ class Op(Expr):
 
 
 def written_out(node: language.Expr) -> Expr:
-    """Expression of the common language, in which equal parts are one, which is computed once."""
-    return Expr(_written_out(node, {}))
+    """Expression of the common language with every use of an operation written out: none is shared."""
+    return Expr(_written_out(node))
 
 
-def _written_out(node: language.Expr, known: dict[object, language.Expr]) -> language.Expr:
-    made: language.Expr
+def _written_out(node: language.Expr) -> language.Expr:
     match node:
         case language.Const():
-            made = language.as_expr(node.value)
-            key: object = (type(node.value), repr(node.value))
+            return language.as_expr(node.value)
         case language.Cast():
-            made = language.Cast(node.type, _written_out(node.arg, known))
-            key = (node.type, id(made.arg))
+            return language.Cast(node.type, _written_out(node.arg))
         case language.Apply():
-            args = [_written_out(a, known) for a in node.args]
-            made, key = language.Apply(node.op, args), (node.op, *map(id, args))
-        case _:
-            made, key = node, node
-    return known.setdefault(key, made)
+            return language.Apply(node.op, map(_written_out, node.args))
+    return node
 
 
 def check_placeholders(node: language.Expr, types: Types) -> None:
