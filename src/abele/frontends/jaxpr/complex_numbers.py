@@ -127,8 +127,9 @@ def _of_equation(eqn: Any, operands: Sequence[Any]) -> Sequence[Any]:
         return made if eqn.primitive.multiple_results else [made]
     rule = _RULES.get(name)
     if rule is None:
-        avals = [jax.ShapeDtypeStruct(v.aval.shape, np.dtype("f4") if is_complex(v.aval) else v.aval.dtype) for v in eqn.outvars]
-        refused = refused_p.bind(name=name, results=tuple((a.shape, np.dtype(a.dtype)) for a in avals))
+        types = [np.dtype(np.float32) if is_complex(v.aval) else np.dtype(v.aval.dtype) for v in eqn.outvars]
+        shapes = [tuple(v.aval.shape) for v in eqn.outvars]
+        refused = refused_p.bind(name=name, results=tuple(zip(shapes, types, strict=True)))
         return [Pair(r) if is_complex(v.aval) else r for r, v in zip(refused, eqn.outvars, strict=True)]
     made = rule(eqn, *operands)
     return made if isinstance(made, (list, tuple)) else [made]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from abele.frontends.jaxpr.registry import PrimitiveCall, primitive
+from abele.frontends.jaxpr.registry import PrimitiveCall, primitive, unsupported
 from abele.network import Value
 from abele.network.ops.fourier import Complex, Transform, to_real, transformed
 
@@ -34,12 +34,19 @@ def fourier(
     return tuple(value.parts)
 
 
+_UNSYMMETRIC = (
+    "use jnp.linalg.eigh for symmetric matrices, or jnp.linalg.svd",
+    "the iterations for matrices that are not symmetric end after a number of steps that depends on the data",
+)
+_COMPLEX = (
+    "compute with real and imaginary parts",
+    "the device has no complex numbers; sums, products, powers, exponentials, views, loops and transforms of them are "
+    "made of real ones",
+)
+
+
 @primitive("complex_refused")
 def refused(call: PrimitiveCall, *, name: str) -> Any:
-    """The error that a primitive does not take complex numbers."""
-    raise call.refuse(
-        f"is {name} of complex numbers, which has no lowering",
-        "compute with real and imaginary parts",
-        "the device has no complex numbers; sums, products, powers, exponentials, views, loops and transforms are made "
-        "of real ones",
-    )
+    """The error that a primitive does not take complex numbers, or makes them of real ones."""
+    remedy, because = _UNSYMMETRIC if name in ("eig", "schur") else _COMPLEX
+    raise unsupported(name, call.net.origin, "has complex numbers, and no lowering for them", remedy, because)
