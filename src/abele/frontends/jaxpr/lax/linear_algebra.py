@@ -269,7 +269,8 @@ def _tridiagonal(a: Any, lower: bool) -> tuple[Any, ...]:
     given = a if lower else a[::-1, ::-1]
     rows, columns = jnp.arange(a.shape[0])[:, None], jnp.arange(a.shape[0])[None, :]
     packed, factors = _hessenberg(jnp.where(rows >= columns, given, given.T))
-    diagonal, beside = jnp.diagonal(packed), jnp.diagonal(packed, -1)
+    diagonal, beside = (jnp.sum(jnp.where(rows == columns + below, packed, 0.0), 1) for below in (0, 1))
+    beside = beside[1:]
     found = jnp.where(rows >= columns, packed, given)
     if lower:
         return found, diagonal, beside, factors

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
+
+from jax._src.lax import lax as jax_lax
 
 from abele.frontends.jaxpr.lax.whole import multiplied_type, pieces, whole_product
 from abele.frontends.jaxpr.registry import PrimitiveCall, primitive
@@ -84,3 +87,28 @@ def _in_pieces(net: BlockBuilder) -> Any:
 
     return partial
 
+
+
+@primitive("ragged_dot_general")
+def ragged_dot_general(
+    call: PrimitiveCall,
+    left: Value,
+    right: Value,
+    sizes: Value,
+    *,
+    ragged_dot_dimension_numbers: Any,
+    preferred_element_type: Any = None,
+    group_offset: Any = None,
+) -> Value:
+    """Products of groups of rows with a matrix each: all rows, with zeros in the place of the other groups'.
+
+    JAX's own dense form, which takes as many times the work as there are groups.
+    """
+    if group_offset is not None:
+        raise call.refuse("with group_offset has no lowering", "leave it out", "JAX has no meaning for it on a CPU")
+    dense = partial(
+        jax_lax._ragged_dot_general_impl,
+        ragged_dot_dimension_numbers=ragged_dot_dimension_numbers,
+        preferred_element_type=preferred_element_type,
+    )
+    return call.traced(dense, left, right, sizes)[0]
