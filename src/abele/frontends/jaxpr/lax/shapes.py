@@ -30,11 +30,17 @@ def broadcast_in_dim(
     return build.expand(call.net, build.reshape(call.net, value, (*extents, *words)), (*shape, *words))
 
 
-@primitive("reshape", "squeeze", "expand_dims")
-def reshape(call: PrimitiveCall, value: Value, *, dimensions: Any = None) -> Value:
-    """The same elements in another shape; ``squeeze`` names the dimensions that go."""
-    if dimensions is not None and call.name == "reshape":
+@primitive("reshape")
+def reshape(call: PrimitiveCall, value: Value, *, dimensions: Sequence[int] | None) -> Value:
+    """The same elements in another shape, its dimensions brought into an order before."""
+    if dimensions is not None:
         value = build.permute(call.net, value, (*dimensions, *range(len(dimensions), value.ndim)))
+    return build.reshape(call.net, value, call.shape)
+
+
+@primitive("squeeze", "expand_dims")
+def squeeze(call: PrimitiveCall, value: Value) -> Value:
+    """The same elements with more or fewer dimensions of one index."""
     return build.reshape(call.net, value, call.shape)
 
 
