@@ -83,6 +83,24 @@ class JaxprReader:
     def inside(self, net: BlockBuilder, **changes: Any) -> JaxprReader:
         """A reader of equations inside of those read here, into a block."""
         return replace(self, net=net, values={}, **changes)
+    def of_elements(
+        self, region: BlockBuilder, jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Value]
+    ) -> list[Value]:
+        """Results of an open jaxpr of numbers, for the elements of arguments of one shape.
+
+        Args:
+            region: Block to append to.
+            jaxpr: A function of numbers.
+            consts: Its constants.
+            arguments: An array for each of its arguments.
+        """
+        import jax
+
+        shape, size = arguments[0].shape, arguments[0].size
+        numbers = [jax.ShapeDtypeStruct((size,), var.aval.dtype) for var in jaxpr.invars]
+        mapped = jax.make_jaxpr(jax.vmap(lambda *given: jax.core.eval_jaxpr(jaxpr, consts, *given)))(*numbers)
+        flat = [build.reshape(region, v, (size,)) for v in arguments]
+        return [build.reshape(region, v, shape) for v in self.body(mapped, region, flat)]
 
     # --- values ---------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from abele.network.ops.dropout import dropout
 from abele.network.ops.elementwise import cast, map_, total
 from abele.network.ops.host_call import host_call
 from abele.network.ops.linear import linear, matmul
-from abele.network.ops.lookup import add_rows, look_up, look_up_groups, sum_rows, update_rows
+from abele.network.ops.lookup import add_rows, join_rows, look_up, look_up_groups, sum_rows, update_rows
 from abele.network.ops.nonlinearity import nonlinearity
 from abele.network.ops.norm import BATCH, norm, whiten
 from abele.network.ops.own_gradient import own_gradient
@@ -35,7 +35,7 @@ from abele.network.ops.replicas import (
     replica_sum,
 )
 from abele.network.ops.resample import resample
-from abele.network.ops.rows import read_row, write_row
+from abele.network.ops.rows import read_row, read_window, write_row, write_window
 from abele.network.ops.scan import add_along, positions, recurrence, scan, shifted, taken_from
 from abele.network.ops.search import search
 from abele.network.ops.softmax import safe_softmax, softmax
@@ -111,6 +111,7 @@ __all__ = [
     "gru",
     "host_call",
     "integers",
+    "join_rows",
     "keep",
     "linear",
     "look_up",
@@ -136,6 +137,7 @@ __all__ = [
     "positions",
     "print_value",
     "read_row",
+    "read_window",
     "recurrence",
     "reduce",
     "reduce_scatter",
@@ -172,4 +174,5 @@ __all__ = [
     "while_",
     "whiten",
     "write_row",
+    "write_window",
 ]

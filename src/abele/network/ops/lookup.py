@@ -19,7 +19,7 @@ from abele.network.ops.constant import full
 from abele.network.ops.elementwise import cast, map_
 from abele.network.ops.views import concat, expand, reshape, reverse, slice_
 from abele.network.registry import Gradients, OpRule, Types, only, require, rule
-from abele.numerics import ElementType, i32
+from abele.numerics import ElementType, bf16, bool_, f16, f32, i32, u32
 from abele.poplibs import popops
 from abele.poplibs.popops.slicing import SlicePlan, embedding, is_stored_for, stored_parts
 
@@ -117,6 +117,31 @@ def update_rows(net: BlockBuilder, table: Value, rows: Value, index: Value, oper
         negative_table, negative_rows = (map_(net, turned, [v]) for v in (table, rows))
         return map_(net, turned, [update_rows(net, negative_table, negative_rows, index, "max")])
     return net.emit_like("update_rows", [table, rows, index], table, operation=operation)
+
+
+_JOINED = (f16, f32, i32, u32)
+"""Element types that rows are added, multiplied and compared in."""
+
+
+def join_rows(net: BlockBuilder, table: Value, rows: Value, index: Value, operation: str) -> Value:
+    """As :func:`update_rows` of [groups, rows, width], for elements of any type; bools count as numbers."""
+    if not rows.size:
+        return table
+    if table.shape[0] == 1:
+        one = [reshape(net, v, v.shape[1:]) for v in (table, rows, index)]
+        return reshape(net, _joined(net, *one, operation), table.shape)
+    return _joined(net, table, rows, index, operation)
+
+
+def _joined(net: BlockBuilder, table: Value, rows: Value, index: Value, operation: str) -> Value:
+    dtype = table.dtype
+    if operation == "set" or dtype in _JOINED:
+        return update_rows(net, table, rows, index, operation)
+    wide = f32 if dtype == bf16 else i32
+    made = update_rows(net, cast(net, table, wide), cast(net, rows, wide), index, operation)
+    if dtype == bool_:
+        made = map_(net, x.ne(0), [made], bool_)
+    return cast(net, made, dtype)
 
 
 MOST_RUNS = 16

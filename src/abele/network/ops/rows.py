@@ -1,9 +1,9 @@
-"""Rows of tables by a number that the machine computes: what loops keep their trips' values in."""
+"""Rows and windows of arrays where the machine computes: what loops keep their trips' values in, among others."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -27,6 +27,21 @@ def read_row(net: BlockBuilder, table: Value, index: Value) -> Value:
 def write_row(net: BlockBuilder, table: Value, row: Value, index: Value) -> Value:
     """``table`` with row ``index`` (i32) replaced."""
     return net.emit_like("write_row", [table, row, index], table)
+
+
+def read_window(net: BlockBuilder, array: Value, starts: Value, dims: Sequence[int], sizes: Sequence[int]) -> Value:
+    """A window of ``array``: ``sizes`` indices of ``dims`` from ``starts`` (i32 [dims]) on, all of other dimensions.
+
+    It has to lie in the array.
+    """
+    size = dict(zip(dims, sizes, strict=True))
+    shape = [size.get(d, extent) for d, extent in enumerate(array.shape)]
+    return net.emit("read_window", [array, starts], shape, array.dtype, dims=tuple(dims))
+
+
+def write_window(net: BlockBuilder, array: Value, window: Value, starts: Value, dims: Sequence[int]) -> Value:
+    """``array`` with the window of ``dims`` that begins at ``starts`` (i32 [dims]), and lies in it, replaced."""
+    return net.emit_like("write_window", [array, window, starts], array, dims=tuple(dims))
 
 
 def _check(table: Value, row: Value, index: Value) -> None:
@@ -97,3 +112,97 @@ class WriteRow(OpRule):
         (_, row, index), grad = op.inputs, only(grads)
         kept = write_row(net, grad, full(net, 0.0, row.shape, row.dtype), index) if wanted[0] else None
         return [kept, read_row(net, grad, index) if wanted[1] else None, None]
+
+
+def _check_window(op: NetworkOp, array: Value, window: Value, starts: Value) -> None:
+    dims = op.attrs["dims"]
+    inside = all(0 <= d < array.ndim for d in dims) and len(set(dims)) == len(dims)
+    require(inside, f"dims={list(dims)} are not dimensions of {list(array.shape)}")
+    fits = array.ndim == window.ndim and array.dtype == window.dtype
+    fits = fits and all(
+        n <= extent if d in dims else n == extent
+        for d, (n, extent) in enumerate(zip(window.shape, array.shape, strict=True))
+    )
+    require(fits, f"{window} is no window of {array} along dims={list(dims)}")
+    require(starts.type == ((len(dims),), i32), f"the starts are {starts}, they have to be i32[{len(dims)}]")
+
+
+def _window_of(op: NetworkOp, window: Value, starts: Array) -> tuple[slice, ...]:
+    cut = [slice(None)] * window.ndim
+    for dim, begin in zip(op.attrs["dims"], starts.tolist(), strict=True):
+        cut[dim] = slice(begin, begin + window.shape[dim])
+    return tuple(cut)
+
+
+@rule("read_window")
+class ReadWindow(OpRule):
+    """A window of an array, which has to lie in it."""
+
+    operands = 2
+    attributes: ClassVar = {"dims": tuple}
+
+    def types(self, op: NetworkOp) -> Types:
+        """The array's with the extents that the op says."""
+        array, starts = op.inputs
+        _check_window(op, array, op.output, starts)
+        return [(op.output.shape, array.dtype)]
+
+    def evaluate(self, op: NetworkOp, array: Array, starts: Array) -> Array:
+        """NumPy's slice."""
+        return array[_window_of(op, op.output, starts)]
+
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
+        """One dynamic slice."""
+        dims = op.attrs["dims"]
+        sizes = [op.output.shape[d] for d in dims]
+        return popops.dynamic_slice(to.graph, to[op.inputs[0]], to[op.inputs[1]], dims, sizes, to.prog)
+
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+        """Zeros, but for the window."""
+        array, starts = op.inputs
+        zeros = full(net, 0.0, array.shape, array.dtype)
+        return [write_window(net, zeros, only(grads), starts, op.attrs["dims"]), None]
+
+
+@rule("write_window")
+class WriteWindow(OpRule):
+    """An array with a window replaced."""
+
+    operands = 3
+    attributes: ClassVar = {"dims": tuple}
+    depends_on_operands_alone = False
+
+    def types(self, op: NetworkOp) -> Types:
+        """The array's."""
+        _check_window(op, *op.inputs)
+        return [op.inputs[0].type]
+
+    def evaluate(self, op: NetworkOp, array: Array, window: Array, starts: Array) -> Array:
+        """NumPy's slice, of a copy."""
+        result = np.array(array)
+        result[_window_of(op, op.inputs[1], starts)] = window
+        return result
+
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
+        """One dynamic update, in place if nothing else needs the array as it was."""
+        array, window, starts = op.inputs
+        written, dims = to.overwritable(array), op.attrs["dims"]
+        popops.dynamic_update(
+            to.graph,
+            written,
+            to[window],
+            offset=to[starts],
+            dims=dims,
+            sizes=[window.shape[d] for d in dims],
+            prog=to.prog,
+        )
+        to.own(op.output)
+        return written
+
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+        """The gradient without the window, and the window."""
+        (_, window, starts), grad, dims = op.inputs, only(grads), op.attrs["dims"]
+        zeros = full(net, 0.0, window.shape, window.dtype)
+        kept = write_window(net, grad, zeros, starts, dims) if wanted[0] else None
+        sizes = [window.shape[d] for d in dims]
+        return [kept, read_window(net, grad, starts, dims, sizes) if wanted[1] else None, None]

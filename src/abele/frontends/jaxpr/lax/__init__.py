@@ -5,6 +5,7 @@ from abele.frontends.jaxpr.lax import (  # noqa: F401
     convolutions,
     elementwise,
     fourier,
+    indexing,
     linear_algebra,
     products,
     reductions,

@@ -18,12 +18,9 @@ from abele.frontends.poptorch.capture.registry import OperatorCall
 from abele.kernels.nest.ir import Const, select
 from abele.network import BlockBuilder, Value
 from abele.network.ops import build
-from abele.numerics import bf16, bool_, f16, f32, i32, u32
+from abele.numerics import i32
 
 x, y = arg(0), arg(1)
-
-_JOINED = (f16, f32, i32, u32)
-"""Element types that rows are added, multiplied and compared in."""
 
 
 def wrapped(call: OperatorCall, index: Value, extent: int, *, negative: bool = True) -> Value:
@@ -133,7 +130,7 @@ def put_along(net: BlockBuilder, value: Value, index: Value, source: Value, *, d
         return build.reshape(net, made, ())
     along = Along.of(net, index, dim)
     table, rows = along.rows(value), along.rows(_cut(net, source, index.shape))
-    made = along.back(joined(net, table, rows, along.numbers(index), operation))
+    made = along.back(build.join_rows(net, table, rows, along.numbers(index), operation))
     return _put_back(net, value, made, dim)
 
 
@@ -154,27 +151,6 @@ def _put_back(net: BlockBuilder, value: Value, part: Value, but: int) -> Value:
     return part
 
 
-def joined(net: BlockBuilder, table: Value, rows: Value, index: Value, operation: str) -> Value:
-    """As :func:`build.update_rows` of [groups, rows, columns], for elements of any type."""
-    if table.shape[0] == 1:
-        one, its_rows, numbers = (build.reshape(net, v, v.shape[1:]) for v in (table, rows, index))
-        return build.reshape(net, _joined(net, one, its_rows, numbers, operation), table.shape)
-    return _joined(net, table, rows, index, operation)
-
-
-def _joined(net: BlockBuilder, table: Value, rows: Value, index: Value, operation: str) -> Value:
-    if not rows.size:
-        return table
-    dtype = table.dtype
-    if operation == "set" or dtype in _JOINED:
-        return build.update_rows(net, table, rows, index, operation)
-    wide = f32 if dtype == bf16 else i32
-    made = build.update_rows(net, build.cast(net, table, wide), build.cast(net, rows, wide), index, operation)
-    if dtype == bool_:
-        made = build.map_(net, x.ne(0), [made], bool_)
-    return build.cast(net, made, dtype)
-
-
 def take(net: BlockBuilder, value: Value, index: Value, dim: int) -> Value:
     """``value`` with its dimension ``dim`` replaced by those of ``index`` (i32, none negative), entries by number."""
     if not value.ndim:
@@ -192,7 +168,7 @@ def put(net: BlockBuilder, value: Value, index: Value, source: Value, *, dim: in
     """``value`` with entries of ``dim`` joined with those of ``source`` by their number in ``index`` [n]."""
     table, rows = _rows_along(net, value, dim), _rows_along(net, source, dim)
     numbers = _for_each(net, index, math.prod(value.shape[:dim]))
-    return build.reshape(net, joined(net, table, rows, numbers, operation), value.shape)
+    return build.reshape(net, build.join_rows(net, table, rows, numbers, operation), value.shape)
 
 
 def _rows_along(net: BlockBuilder, value: Value, dim: int) -> Value:

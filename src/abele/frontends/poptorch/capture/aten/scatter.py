@@ -9,7 +9,7 @@ import numpy as np
 
 from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture.aten.arithmetic import mul
-from abele.frontends.poptorch.capture.aten.indexing import AdvancedIndex, joined, put, put_along, wrapped
+from abele.frontends.poptorch.capture.aten.indexing import AdvancedIndex, put, put_along, wrapped
 from abele.frontends.poptorch.capture.aten.segments import identity
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.kernels.nest.ir import apply, select
@@ -144,7 +144,7 @@ def index_fill(call: OperatorCall, value: Value, dim: int, index: Value, fill: f
     extent = value.shape[dim]
     numbers = wrapped(call, index, extent)
     none, ones = build.full(net, 0, (1, extent, 1), i32), build.full(net, 1, (1, index.size, 1), i32)
-    named = joined(net, none, ones, build.reshape(net, numbers, (1, index.size)), "max")
+    named = build.join_rows(net, none, ones, build.reshape(net, numbers, (1, index.size)), "max")
     named = build.reshape(net, named, (extent, *(1,) * (value.ndim - dim - 1)))
     number = build.cast(net, fill, value.dtype) if isinstance(fill, Value) else build.full(net, fill, (), value.dtype)
     made = build.map_(net, select(x > 0, y, z), [named, build.reshape(net, number, ()), value], value.dtype)
@@ -178,7 +178,7 @@ def index_put(
     table = found.table(value)
     grouped, given = (build.reshape(net, v, (1, *v.shape)) for v in (table, rows))
     numbers = build.reshape(net, found.number, (1, found.number.size))
-    made = joined(net, grouped, given, numbers, "add" if accumulate else "set")
+    made = build.join_rows(net, grouped, given, numbers, "add" if accumulate else "set")
     return found.back(build.reshape(net, made, table.shape), value)
 
 

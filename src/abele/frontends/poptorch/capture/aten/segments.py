@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from abele.expr.derivative import arg
-from abele.frontends.poptorch.capture.aten.indexing import joined
+
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.kernels.nest.ir import apply
 from abele.network import BlockBuilder, Value
@@ -63,7 +63,9 @@ def reduce_bags(
     table = build.full(net, begin, (1, bags, rows.shape[1]), rows.dtype)
     grouped = build.reshape(net, rows, (1, *rows.shape))
     index = build.reshape(net, numbers, (1, numbers.size))
-    made = build.reshape(net, joined(net, table, grouped, index, _OPERATIONS[operation]), (bags, rows.shape[1]))
+    made = build.reshape(
+        net, build.join_rows(net, table, grouped, index, _OPERATIONS[operation]), (bags, rows.shape[1])
+    )
     if operation != "mean":
         return made
     divisor = y if start is None else apply("max", y, 1.0)
