@@ -124,10 +124,10 @@ _JOINED = (f16, f32, i32, u32)
 
 
 def join_rows(net: BlockBuilder, table: Value, rows: Value, index: Value, operation: str) -> Value:
-    """As :func:`update_rows` of [groups, rows, width], for elements of any type; bools count as numbers."""
+    """As :func:`update_rows`, for elements of any type; bools count as numbers."""
     if not rows.size:
         return table
-    if table.shape[0] == 1:
+    if table.ndim == 3 and table.shape[0] == 1:
         one = [reshape(net, v, v.shape[1:]) for v in (table, rows, index)]
         return reshape(net, _joined(net, *one, operation), table.shape)
     return _joined(net, table, rows, index, operation)

@@ -43,7 +43,9 @@ def top_k(net: BlockBuilder, value: Value, count: int, *, largest: bool = True) 
 
 
 def _order(x: Array, *, descending: bool) -> Array:
-    """Positions in order along the last dimension, equal elements in theirs."""
+    """Positions in order along the last dimension, equal elements in theirs, NaN after all numbers."""
+    if x.dtype.kind == "V":
+        x = x.astype(np.float32)  # bfloat16, whose NaNs NumPy leaves where they are
     if not descending:
         return np.argsort(x, axis=-1, kind="stable")
     backwards = np.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1]

@@ -10,5 +10,6 @@ from abele.frontends.jaxpr.lax import (  # noqa: F401
     products,
     reductions,
     shapes,
+    sorting,
     windows,
 )

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.expr import evaluate
 from abele.expr.derivative import arg, substitute
 from abele.frontends.jaxpr.registry import PrimitiveCall, primitive
@@ -246,7 +247,7 @@ class Windows:
         return None if self.net.scalar(made) is True else made
 
     def numbers(self) -> Value:
-        """Numbers of the entries of all windows, i32 [groups, n]; −1 for those of windows outside."""
+        """Numbers of the entries of all windows, i32 [groups, n] or [n]; −1 for those of windows outside."""
         net, trailing = self.net, len(self.points)
         place, values = self._places(trailing)
         number: Expr = Const(0, i32)
@@ -265,10 +266,10 @@ class Windows:
         shape = (*self.counts, *(self.sizes[d] for d in self.points))
         made = _mapped(net, number, values, i32) if values else build.full(net, 0, shape, i32)
         made = build.expand(net, made, shape)
-        if self.shared:
+        if self.shared and self.groups != 1:
             flat = build.reshape(net, made, (1, made.size))
             return build.expand(net, flat, (self.groups, made.size))
-        return build.reshape(net, made, (self.groups, made.size // max(1, self.groups)))
+        return build.reshape(net, made, (*self._several, made.size // max(1, self.groups)))
 
     @property
     def entries_are_windows(self) -> bool:
@@ -297,9 +298,13 @@ class Windows:
         return [*self.batch, *self.shared, *self.points, *self.columns]
 
     def table(self, array: Value) -> Value:
-        """The array as [groups, entries, columns]."""
+        """The array as [groups, entries, columns], or without groups where there is one."""
         moved = build.permute(self.net, self.cut(array), self._order)
-        return build.reshape(self.net, moved, (self.groups, self.entries, self.width))
+        return build.reshape(self.net, moved, (*self._several, self.entries, self.width))
+
+    @property
+    def _several(self) -> tuple[int, ...]:
+        return (self.groups,) if self.groups != 1 else ()
 
     def back(self, table: Value, array: Value) -> Value:
         """``array`` with what windows may have of it replaced by a table."""
@@ -317,14 +322,14 @@ class Windows:
         return made
 
     def rows(self, windows: Value, labels: Sequence[Label]) -> Value:
-        """Windows with dimensions as labelled as [groups, n, columns]."""
+        """Windows with dimensions as labelled as rows of tables, [groups, n, columns] or without groups."""
         own = [label for label in self.labels if label in labels]
         moved = build.permute(self.net, windows, [labels.index(label) for label in own])
         n = windows.size // max(1, self.groups * self.width)
-        return build.reshape(self.net, moved, (self.groups, n, self.width))
+        return build.reshape(self.net, moved, (*self._several, n, self.width))
 
     def windows(self, rows: Value, labels: Sequence[Label]) -> Value:
-        """[groups, n, columns] as windows with dimensions as labelled."""
+        """Rows of tables as windows with dimensions as labelled."""
         return self.labelled(build.reshape(self.net, rows, self.window_shape), self.labels, labels)
 
     def labelled(self, value: Value, have: Sequence[Label], labels: Sequence[Label]) -> Value:
@@ -392,7 +397,7 @@ def gather(
         net,
         array,
         indices,
-        sizes=(*slice_sizes, *array.shape[rank:]),
+        sizes=(*map(int, slice_sizes), *array.shape[rank:]),
         starting=numbers.start_index_map,
         batching=batching,
         clips=mode.name != "FILL_OR_DROP",
@@ -423,7 +428,8 @@ def _taken(found: Windows, array: Value, labels: Sequence[Label]) -> Value:
     numbers = found.numbers()
     runs = _few_runs(net, numbers, found.entries) if len(found.points) == 1 and not found.batch else None
     if runs is None:
-        return found.windows(build.look_up_groups(net, found.table(array), numbers), labels)
+        look_up = build.look_up if numbers.ndim == 1 else build.look_up_groups
+        return found.windows(look_up(net, found.table(array), numbers), labels)
     (dim,) = found.points
     taken = taken_runs(net, found.cut(array), dim, runs)
     apart = build.reshape(net, taken, (*taken.shape[:dim], *found.counts, found.sizes[dim], *taken.shape[dim + 1 :]))
@@ -434,11 +440,18 @@ def _taken(found: Windows, array: Value, labels: Sequence[Label]) -> Value:
 
 def _few_runs(net: BlockBuilder, numbers: Value, entries: int) -> list[EvenRun] | None:
     """Known numbers, the same for all groups, as a few runs; None where they are not that."""
-    known = net.contents(numbers)
-    if known is None or not known.size or (known != known[:1]).any() or known.min() < 0 or known.max() >= entries:
+    known = _same_for_all(net.contents(numbers))
+    if known is None or not known.size or known.min() < 0 or known.max() >= entries:
         return None
-    runs = list(islice(even_runs(known[0].tolist(), far_pairs=False), MOST_RUNS + 1))
+    runs = list(islice(even_runs(known.tolist(), far_pairs=False), MOST_RUNS + 1))
     return runs if len(runs) <= MOST_RUNS else None
+
+
+def _same_for_all(known: Array | None) -> Array | None:
+    """Known numbers of one group, where all groups have the same."""
+    if known is None or known.ndim == 1:
+        return known
+    return known[0] if len(known) and (known == known[:1]).all() else None
 
 
 def _window(found: Windows, array: Value) -> Value:
@@ -548,11 +561,11 @@ def _alone(
 
 def _known_entries(found: Windows, array: Value, numbers: Value, rows: Value, operation: str) -> Value | None:
     """The array, where a few runs of it are set or added to at known numbers: entries and rows laid side by side."""
-    net, known = found.net, found.net.contents(numbers)
-    if known is None or operation not in ("set", "add") or (known != known[:1]).any():
+    net, known = found.net, _same_for_all(found.net.contents(numbers))
+    if known is None or operation not in ("set", "add"):
         return None
-    there = (known[0] >= 0) & (known[0] < found.entries)
-    places = known[0][there]
+    there = (known >= 0) & (known < found.entries)
+    places = known[there]
     if len(set(places.tolist())) < len(places):
         return None
     source = np.arange(found.entries)
@@ -561,10 +574,11 @@ def _known_entries(found: Windows, array: Value, numbers: Value, rows: Value, op
     if len(runs) > MOST_RUNS:
         return None
     table = found.table(array)
+    dim = table.ndim - 2
     if operation == "set" or net.scalar(array) == 0:
-        return found.back(taken_runs(net, build.concat(net, [table, rows], 1), 1, runs), array)
+        return found.back(taken_runs(net, build.concat(net, [table, rows], dim), dim, runs), array)
     zeros = build.full(net, 0, table.shape, table.dtype)
-    added = taken_runs(net, build.concat(net, [zeros, rows], 1), 1, runs)
+    added = taken_runs(net, build.concat(net, [zeros, rows], dim), dim, runs)
     either = apply("or", x, y) if table.dtype == bool_ else x + y
     return found.back(build.map_(net, either, [table, added]), array)
 
@@ -572,12 +586,9 @@ def _known_entries(found: Windows, array: Value, numbers: Value, rows: Value, op
 def _added(net: BlockBuilder, rows: Value, numbers: Value, entries: int) -> Value:
     """Rows added up by number, as the gradient of what they were looked up in: it lies as that does."""
     if rows.dtype not in (f16, f32):
-        zeros = build.full(net, 0, (rows.shape[0], entries, rows.shape[2]), rows.dtype)
+        zeros = build.full(net, 0, (*rows.shape[:-2], entries, rows.shape[-1]), rows.dtype)
         return build.join_rows(net, zeros, rows, numbers, "add")
-    if rows.shape[0] > 1:
-        return build.sum_rows(net, rows, numbers, entries)
-    flat, index = (build.reshape(net, v, v.shape[1:]) for v in (rows, numbers))
-    return build.reshape(net, build.add_rows(net, flat, index, entries), (1, entries, rows.shape[2]))
+    return (build.add_rows if rows.ndim == 2 else build.sum_rows)(net, rows, numbers, entries)
 
 
 def _register(name: str, operation: str) -> None:
@@ -627,7 +638,7 @@ def scatter(
     left = build.join_rows(net, zeros, times, numbers, "add")
 
     def waits(region: BlockBuilder, table: Value, left: Value) -> Value:
-        most = build.reduce(region, left, range(3), "max")
+        most = build.reduce(region, left, range(left.ndim), "max")
         return build.map_(region, x > 0, [most], bool_)
 
     def turn(region: BlockBuilder, trip: Value, table: Value, left: Value) -> list[Value]:
@@ -667,7 +678,7 @@ def _together(net: BlockBuilder, numbers: Sequence[Value]) -> Value:
 def dynamic_slice(call: PrimitiveCall, array: Value, *starts: Value, slice_sizes: Sequence[int]) -> Value:
     """One window of the array."""
     dims, at = _clamped(call, array, slice_sizes, starts)
-    return _sliced(call.net, array, dims, at, [slice_sizes[d] for d in dims])
+    return _sliced(call.net, array, dims, at, [int(slice_sizes[d]) for d in dims])
 
 
 @primitive("dynamic_update_slice")

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from abele.expr.derivative import arg
-
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.kernels.nest.ir import apply
 from abele.network import BlockBuilder, Value
