@@ -180,7 +180,6 @@ READS = {
     "repeat_total": lambda x, i, j: jnp.repeat(x[0], jnp.array([1, 0, 2, 1, 3]), axis=0, total_repeat_length=7),
     "choose": lambda x, i, j: jnp.choose(j % 2, [x[0, 0, :3], x[1, 1, :3]]),
     "select": lambda x, i, j: jnp.select([x > 1, x < -1], [x * 2, x * 3], 0.5),
-    "compress": lambda x, i, j: jnp.compress(MASK, x, axis=1),
     "extract": lambda x, i, j: jnp.extract(x[0, 0] > 0, x[0, 0], size=5, fill_value=9.0),
     "mask_size": lambda x, i, j: x[jnp.nonzero(x[:, 0, 0] > 0, size=3, fill_value=1)],
     "argwhere": lambda x, i, j: x[0, 0, jnp.argwhere(x[0, 0] > 0, size=4)[:, 0]],
@@ -220,7 +219,6 @@ WRITES = {
     "set_apart": lambda x, i, j: x.at[i, :, j].set(1.5),
     "set_beyond": lambda x, i, j: x.at[j + 2].set(3.0),
     "set_dynamic": lambda x, i, j: x.at[i[0, 0], j[0]].set(x[0, 1]),
-    "set_mask": lambda x, i, j: x.at[x > 1].set(0.0),
     "set_known": lambda x, i, j: x.at[np.array([3, 0])].set(x[:2] * 2),
     "add": lambda x, i, j: x.at[i].add(x[0] * 2),
     "add_known": lambda x, i, j: x.at[:, np.array([3, 0, 4])].add(x[:, :3]),
@@ -256,11 +254,16 @@ def _finite_sum(made):
     return sum(jnp.where(jnp.isfinite(v), jnp.sin(v) * v, 0).sum() for v in jax.tree.leaves(made))
 
 
+NO_DERIVATIVE = {"multiply", "apply", "apply_slice", "segment_prod"}
+"""Of which JAX has no derivative."""
+
+
 @pytest.mark.parametrize("name", READS | WRITES)
 def test_indexing_as_users_write_it_and_its_gradient(name):
     fn = (READS | WRITES)[name]
-    x = cube()
-    check(lambda x, i, j: [fn(x, i, j), jax.grad(lambda x: _finite_sum(fn(x, i, j)))(x)], x, I, J, rtol=1e-5, atol=1e-5)
+    check(fn, cube(), I, J, rtol=1e-5, atol=1e-5)
+    if name not in NO_DERIVATIVE:
+        check(jax.grad(lambda x, i, j: _finite_sum(fn(x, i, j))), cube(), I, J, rtol=1e-5, atol=1e-5)
 
 
 COUNTS = {

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jax
+import numpy as np
 
 from abele.errors import UnsupportedOpError
 from abele.expr.derivative import arg, substitute
@@ -164,8 +165,15 @@ def _whole(expression: Expr, dtype: ElementType) -> Expr:
 def call_handler(call: PrimitiveCall, handler: Handler, operands: Sequence[Any]) -> Any:
     """Results of a handler on operands and on the parameters that it names."""
     named = _NAMED[handler]
-    params = call.params
-    return handler(call, *operands, **{n: v for n, v in params.items() if named is None or n in named})
+    params = {n: _plain(v) for n, v in call.params.items() if named is None or n in named}
+    return handler(call, *operands, **params)
+
+
+def _plain(parameter: Any) -> Any:
+    """A parameter with numbers of Python for those of NumPy, which users' shapes may have."""
+    if isinstance(parameter, np.integer):
+        return int(parameter)
+    return tuple(map(_plain, parameter)) if type(parameter) is tuple else parameter
 
 
 def unsupported(

@@ -397,7 +397,7 @@ def gather(
         net,
         array,
         indices,
-        sizes=(*map(int, slice_sizes), *array.shape[rank:]),
+        sizes=(*slice_sizes, *array.shape[rank:]),
         starting=numbers.start_index_map,
         batching=batching,
         clips=mode.name != "FILL_OR_DROP",
@@ -678,7 +678,7 @@ def _together(net: BlockBuilder, numbers: Sequence[Value]) -> Value:
 def dynamic_slice(call: PrimitiveCall, array: Value, *starts: Value, slice_sizes: Sequence[int]) -> Value:
     """One window of the array."""
     dims, at = _clamped(call, array, slice_sizes, starts)
-    return _sliced(call.net, array, dims, at, [int(slice_sizes[d]) for d in dims])
+    return _sliced(call.net, array, dims, at, [slice_sizes[d] for d in dims])
 
 
 @primitive("dynamic_update_slice")

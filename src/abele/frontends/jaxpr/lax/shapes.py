@@ -62,7 +62,7 @@ def slice_(
     """Some of the indices of each dimension."""
     for dim, (begin, end) in enumerate(zip(start_indices, limit_indices, strict=True)):
         step = strides[dim] if strides is not None else 1
-        value = build.slice_(call.net, value, dim, int(begin), int(end), int(step))
+        value = build.slice_(call.net, value, dim, begin, end, step)
     return value
 
 
@@ -111,7 +111,7 @@ def tile(call: PrimitiveCall, value: Value, *, reps: Sequence[int]) -> Value:
 def pad(call: PrimitiveCall, value: Value, fill: Value, *, padding_config: Sequence[tuple[int, int, int]]) -> Value:
     """The value with others around it and between its elements; a negative number takes elements away."""
     for dim, (low, high, interior) in enumerate(padding_config):
-        value = _padded(call.net, value, fill, dim, low=int(low), high=int(high), interior=int(interior))
+        value = _padded(call.net, value, fill, dim, low=low, high=high, interior=interior)
     return value
 
 
