@@ -49,6 +49,12 @@ def _check(table: Value, row: Value, index: Value) -> None:
     require(index.type == ((), i32), f"the index is {index}, it has to be i32[]")
 
 
+def _sliceable(to: Lowering, array: Value, dims: Sequence[int], sizes: Sequence[int]) -> Tensor:
+    first = min(range(len(dims)), key=lambda i: sizes[i] / array.shape[dims[i]])
+    dims, sizes = [dims[first]], [sizes[first]]
+    return popops.create_sliceable_tensor(to.graph, array.dtype, array.shape, dims, sizes, name=array.name or "array")
+
+
 @rule("read_row")
 class ReadRow(OpRule):
     """One row of a table, whose number has to be one of its rows."""
@@ -70,6 +76,10 @@ class ReadRow(OpRule):
         table, index = to[op.inputs[0]], to[op.inputs[1]]
         taken = popops.dynamic_slice(to.graph, table, index.reshape((1,)), [0], [1], to.prog)
         return taken.reshape(op.output.shape)
+
+    def layout(self, to: Lowering, op: NetworkOp, operand: int) -> Tensor | None:
+        """The table with all rows of a column on one tile."""
+        return _sliceable(to, op.inputs[0], [0], [1]) if operand == 0 else None
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """Zeros, but for the row."""
@@ -157,6 +167,11 @@ class ReadWindow(OpRule):
         sizes = [op.output.shape[d] for d in dims]
         return popops.dynamic_slice(to.graph, to[op.inputs[0]], to[op.inputs[1]], dims, sizes, to.prog)
 
+    def layout(self, to: Lowering, op: NetworkOp, operand: int) -> Tensor | None:
+        """The array with all windows of an element on one tile."""
+        dims = op.attrs["dims"]
+        return _sliceable(to, op.inputs[0], dims, [op.output.shape[d] for d in dims]) if operand == 0 else None
+
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """Zeros, but for the window."""
         array, starts = op.inputs
@@ -198,6 +213,11 @@ class WriteWindow(OpRule):
         )
         to.own(op.output)
         return written
+
+    def layout(self, to: Lowering, op: NetworkOp, operand: int) -> Tensor | None:
+        """The array with all windows of an element on one tile."""
+        dims = op.attrs["dims"]
+        return _sliceable(to, op.inputs[0], dims, [op.inputs[1].shape[d] for d in dims]) if operand == 0 else None
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """The gradient without the window, and the window."""

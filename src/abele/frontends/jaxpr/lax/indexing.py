@@ -113,7 +113,6 @@ class Windows:
         shape: Shape of the array.
         sizes: Extent of a window along each of its dimensions.
         batch: Dimensions of the array that go together with the first ones in ``lead``.
-        shared: Dimensions for whose indices the numbers are the same, and which stay where they are.
         points: Dimensions along which windows begin anywhere.
         columns: The other dimensions, of which windows have the first ``sizes``.
         lead: Dimensions of the indices.
@@ -126,7 +125,6 @@ class Windows:
     shape: tuple[int, ...]
     sizes: tuple[int, ...]
     batch: tuple[int, ...]
-    shared: tuple[int, ...]
     points: tuple[int, ...]
     columns: tuple[int, ...]
     lead: tuple[int, ...]
@@ -165,36 +163,25 @@ class Windows:
         batch = tuple(d for d, _ in batching)
         points = tuple(d for d in sorted(starting) if sizes[d] < array.shape[d])
         columns = tuple(d for d in range(array.ndim) if d not in (*batch, *points))
-        shared: tuple[int, ...] = ()
-        if not batch and len(points) == 1 and math.prod(sizes[points[0] + 1 :]) > 1:
-            shared, columns = (
-                tuple(d for d in columns if d < points[0]),
-                tuple(d for d in columns if d > points[0]),
-            )
         counts = tuple(indices.shape[d] for d in lead)
-        return Windows(net, array.shape, tuple(sizes), batch, shared, points, columns, lead, counts, starts, clips)
+        return Windows(net, array.shape, tuple(sizes), batch, points, columns, lead, counts, starts, clips)
 
     # --- shapes ---------------------------------------------------------------------------------------------------
 
     @property
     def labels(self) -> list[Label]:
         """Dimensions of windows in the order in which tables have them."""
-        shared: list[Label] = [("array", d) for d in self.shared]
-        return [*shared, *(("index", d) for d in self.lead), *(("array", d) for d in (*self.points, *self.columns))]
+        return [*(("index", d) for d in self.lead), *(("array", d) for d in (*self.points, *self.columns))]
 
     @property
     def window_shape(self) -> tuple[int, ...]:
         """Extent of each dimension in ``labels``."""
-        return (
-            *(self.sizes[d] for d in self.shared),
-            *self.counts,
-            *(self.sizes[d] for d in (*self.points, *self.columns)),
-        )
+        return (*self.counts, *(self.sizes[d] for d in (*self.points, *self.columns)))
 
     @property
     def groups(self) -> int:
         """Number of tables."""
-        return math.prod(self.sizes[d] for d in self.shared) * math.prod(self.shape[d] for d in self.batch)
+        return math.prod(self.shape[d] for d in self.batch)
 
     @property
     def entries(self) -> int:
@@ -209,7 +196,7 @@ class Windows:
     @property
     def alone(self) -> bool:
         """True for one window of the whole array."""
-        return math.prod(self.counts) == 1 and math.prod(self.shape[d] for d in self.batch) == 1
+        return math.prod(self.counts) == 1 and self.groups == 1
 
     # --- numbers --------------------------------------------------------------------------------------------------
 
@@ -266,9 +253,6 @@ class Windows:
         shape = (*self.counts, *(self.sizes[d] for d in self.points))
         made = _mapped(net, number, values, i32) if values else build.full(net, 0, shape, i32)
         made = build.expand(net, made, shape)
-        if self.shared and self.groups != 1:
-            flat = build.reshape(net, made, (1, made.size))
-            return build.expand(net, flat, (self.groups, made.size))
         return build.reshape(net, made, (*self._several, made.size // max(1, self.groups)))
 
     @property
@@ -289,13 +273,13 @@ class Windows:
 
     def cut(self, array: Value) -> Value:
         """The array, of whose other dimensions than points there is what windows have."""
-        for dim in (*self.shared, *self.columns):
+        for dim in self.columns:
             array = build.slice_(self.net, array, dim, 0, self.sizes[dim])
         return array
 
     @property
     def _order(self) -> list[int]:
-        return [*self.batch, *self.shared, *self.points, *self.columns]
+        return [*self.batch, *self.points, *self.columns]
 
     def table(self, array: Value) -> Value:
         """The array as [groups, entries, columns], or without groups where there is one."""
@@ -312,10 +296,10 @@ class Windows:
         order = self._order
         moved = build.reshape(net, table, [like[d] for d in order])
         made = build.permute(net, moved, [order.index(d) for d in range(len(order))])
-        for dim in reversed((*self.shared, *self.columns)):
+        for dim in reversed(self.columns):
             if made.shape[dim] < self.shape[dim]:
                 beside = build.slice_(net, array, dim, self.sizes[dim], self.shape[dim])
-                for other in (*self.shared, *self.columns):
+                for other in self.columns:
                     if other < dim:
                         beside = build.slice_(net, beside, other, 0, self.sizes[other])
                 made = build.concat(net, [made, beside], dim)
@@ -351,9 +335,10 @@ class Windows:
         return build.reshape(self.net, moved, self.sizes)
 
     @property
-    def covers(self) -> bool:
-        """True if windows may be anywhere in the array."""
-        return all(self.sizes[d] == self.shape[d] for d in (*self.shared, *self.columns))
+    def rows_as_they_lie(self) -> bool:
+        """True if the table is the array itself, with rows that are whole."""
+        whole = all(self.sizes[d] == self.shape[d] for d in self.columns)
+        return whole and not self.batch and self.points == tuple(range(len(self.points)))
 
     @property
     def array_labels(self) -> list[Label]:
@@ -508,8 +493,9 @@ def _scattered(call: PrimitiveCall, array: Value, indices: Value, updates: Value
     known = _known_entries(found, array, numbers, rows, operation)
     if known is not None:
         return known
-    if operation == "add" and net.scalar(array) == 0 and found.covers:
-        return found.back(_added(net, rows, numbers, found.entries), array)
+    if operation == "add" and net.scalar(array) == 0 and found.rows_as_they_lie and array.dtype in (f16, f32):
+        # The gradient of what rows were looked up in lies as that does.
+        return found.back(build.add_rows(net, rows, numbers, found.entries), array)
     return found.back(build.join_rows(net, found.table(array), rows, numbers, operation), array)
 
 
@@ -581,14 +567,6 @@ def _known_entries(found: Windows, array: Value, numbers: Value, rows: Value, op
     added = taken_runs(net, build.concat(net, [zeros, rows], dim), dim, runs)
     either = apply("or", x, y) if table.dtype == bool_ else x + y
     return found.back(build.map_(net, either, [table, added]), array)
-
-
-def _added(net: BlockBuilder, rows: Value, numbers: Value, entries: int) -> Value:
-    """Rows added up by number, as the gradient of what they were looked up in: it lies as that does."""
-    if rows.dtype not in (f16, f32):
-        zeros = build.full(net, 0, (*rows.shape[:-2], entries, rows.shape[-1]), rows.dtype)
-        return build.join_rows(net, zeros, rows, numbers, "add")
-    return (build.add_rows if rows.ndim == 2 else build.sum_rows)(net, rows, numbers, entries)
 
 
 def _register(name: str, operation: str) -> None:
