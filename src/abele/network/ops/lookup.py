@@ -183,7 +183,7 @@ def _plan_as_stored(to: Lowering, table: Shape, rows: Value, stored: Tensor, **o
     Other parts would be gathered piece by piece. Such tables live as long as they are used, so cycles count.
     """
     parts = {"unslicedDimSplit": stored_parts(_grouped(stored, 2), rows.shape[-2], to.graph.num_tiles)}
-    return _plan(to, table, rows, planConstraints=parts, planMinimisationTarget="cycles", **options)
+    return _plan(to, table, rows, **{"planMinimisationTarget": "cycles"} | options, planConstraints=parts)
 
 
 def _grouped(tensor: Tensor, rank: int) -> Tensor:
@@ -259,7 +259,9 @@ class LookUp(OpRule):
             _grouped(to[index], 1),
         )
         if not is_stored_for(tables, plan):
-            plan = _plan_as_stored(to, table.shape, op.output, tables, usedForUpdate=False)
+            plan = _plan_as_stored(
+                to, table.shape, op.output, tables, usedForUpdate=False, planMinimisationTarget="cyclesWithTable"
+            )
         rows = popops.grouped_multi_slice(to.graph, tables, numbers, [0], [1], to.prog, plan=plan, name="multi_slice")
         return rows.reshape(op.output.shape)
 

@@ -37,11 +37,12 @@ PLAN_OPTIONS: dict[str, Option] = {
     "validateIndices": flag(False),
     "planConstraints": Option({}, dict[ConstraintName, Annotated[int, Meta(ge=1)]]),
     "partialType": element_type(None),
-    "planMinimisationTarget": choice("memory", "cycles", "storage"),
+    "planMinimisationTarget": choice("memory", "cycles", "cyclesWithTable", "storage"),
 }
 """Options of :func:`plan`. PopLibs minimises memory unless told otherwise. ``cycles`` takes the fastest plan whose
-temporary data are within ``availableMemoryProportion``. ``storage`` takes the least of table and code on the fullest
-tile within that; PopLibs has no such target. It is for tables that live on, while temporary data overlay others'.
+temporary data are within ``availableMemoryProportion``; ``cyclesWithTable`` counts the table's way to where it is
+planned as well. ``storage`` takes the least of table and code on the fullest
+tile within that, for tables that live on while temporary data overlay others'. PopLibs has neither of these two.
 Sums are kept in the table's own type unless ``partialType`` says otherwise. ``indicesAreSorted`` changes no result, and
 costs are those of indices that are not."""
 

@@ -25,7 +25,7 @@ from abele.poplibs.popops.slicing.multi_cost import add_cycles, slice_cycles
 from abele.poplibs.popops.slicing.plan import SlicePlan
 from abele.words import counted
 
-Aim = Literal["memory", "cycles", "storage"]
+Aim = Literal["memory", "cycles", "cyclesWithTable", "storage"]
 INDEX_BYTES = 4
 REDUCE_START_SLOTS, REDUCE_OUTPUT_SLOTS = 16, 3 + 5
 """Worker slots of a reduction of partial sums, and of a vector of outputs; each partial takes another slot.
@@ -95,9 +95,10 @@ def _best(costs: dict[str, Array], wish: Wish, system: System) -> int:
     """Candidate of least cost whose temporary data fit, or the one of least memory."""
     memory, cycles = costs["bytes on the fullest tile"], costs["cycles"]
     # Cycles decide among those that fit; where none fits, memory does.
-    fits = costs["temporary bytes"] <= wish.proportion * system.ipu.tile.total_bytes
+    room = system.ipu.tile.total_bytes
+    fits = (costs["temporary bytes"] <= wish.proportion * room) & (memory <= room)
     first, second = memory, cycles
-    if wish.aim == "cycles" and fits.any():
+    if wish.aim in ("cycles", "cyclesWithTable") and fits.any():
         first, second = cycles, memory
     elif wish.aim == "storage" and fits.any():
         first = costs["table bytes"] + costs["exchange code bytes"]
@@ -167,6 +168,10 @@ class _Model:
         if wish.for_update:
             costs["update cycles"], held, sent = self._update(wish.for_update)
             temporary, code = np.maximum(temporary, held), code + sent
+        if wish.aim == "cyclesWithTable":
+            costs["table cycles"] = self._received(
+                part / found.lookup_split * self.bytes, np.zeros_like(part, np.bool_)
+            )
         costs["cycles"] = sum(costs.values(), start=zero)
         costs["table bytes"] = self.groups * -(-self.rows // found.lookup_split) * self.width * self.bytes
         costs["temporary bytes"] = self.groups * temporary
