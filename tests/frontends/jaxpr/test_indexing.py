@@ -132,7 +132,7 @@ def test_scatters_of_any_dimension_numbers_are_those_of_jax(form, operation, mod
 
 # --- indexing as users write it ---------------------------------------------------------------------------------------
 
-I = np.array([[3, 0, 2], [1, 1, -1]], np.int32)
+ROWS = np.array([[3, 0, 2], [1, 1, -1]], np.int32)
 J = np.array([2, 0, 4], np.int32)
 MASK = np.array([True, False, True, True, False])
 
@@ -261,9 +261,9 @@ NO_DERIVATIVE = {"multiply", "apply", "apply_slice", "segment_prod"}
 @pytest.mark.parametrize("name", READS | WRITES)
 def test_indexing_as_users_write_it_and_its_gradient(name):
     fn = (READS | WRITES)[name]
-    check(fn, cube(), I, J, rtol=1e-5, atol=1e-5)
+    check(fn, cube(), ROWS, J, rtol=1e-5, atol=1e-5)
     if name not in NO_DERIVATIVE:
-        check(jax.grad(lambda x, i, j: _finite_sum(fn(x, i, j))), cube(), I, J, rtol=1e-5, atol=1e-5)
+        check(jax.grad(lambda x, i, j: _finite_sum(fn(x, i, j))), cube(), ROWS, J, rtol=1e-5, atol=1e-5)
 
 
 COUNTS = {
@@ -404,4 +404,4 @@ def test_indexing_runs_on_the_machine():
         ]
         return [(READS | WRITES)[name](x, i, j) for name in wanted]
 
-    check(fn, cube(), I, J, native=True)
+    check(fn, cube(), ROWS, J, native=True)

@@ -67,11 +67,12 @@ def dynamic_slice(
         InvalidOptionError: A misspelt option.
     """
     found = checked_dims(tensor.shape, dims, sizes, name)
-    out = create_like_window(graph, tensor, found, tuple(sizes), f"{name}/out")
-    dynamic_slice_with_output(
-        graph, out, tensor, offset=offset, dims=dims, sizes=sizes, prog=prog, options=options, name=name
-    )
-    return out
+    # Each cut is spread as the one before is: a window of all dimensions as one would be on a single tile.
+    cuts = [tensor]
+    for i in _by_share(tensor, found, sizes):
+        cuts.append(create_like_window(graph, cuts[-1], (found[i],), (sizes[i],), f"{name}/out"))
+    _emit_slice(graph, cuts, offset, dims, sizes, prog, options, name)
+    return cuts[-1]
 
 
 def dynamic_slice_with_output(
@@ -92,6 +93,25 @@ def dynamic_slice_with_output(
         TensorError: ``output`` has another shape than the slice; see also :func:`dynamic_slice`.
         TypeMismatchError: It has another element type.
     """
+    _checked(tensor, output, offset, dims=dims, sizes=sizes, options=options, name=name)
+    found, cuts = checked_dims(tensor.shape, dims, sizes, name), [tensor]
+    for i in _by_share(tensor, found, sizes)[:-1]:
+        cuts.append(create_like_window(graph, cuts[-1], (found[i],), (sizes[i],), f"dim{found[i]}"))
+    _emit_slice(graph, [*cuts, output], offset, dims, sizes, prog, options, name)
+
+
+def _emit_slice(
+    graph: Graph,
+    cuts: Sequence[Tensor],
+    offset: Tensor,
+    dims: Sequence[int],
+    sizes: Sequence[int],
+    prog: Steps,
+    options: Options,
+    name: str,
+) -> None:
+    """Append the slices of each of ``cuts``, the tensor first, that make the next."""
+    tensor, output = cuts[0], cuts[-1]
     found, order, chosen = _checked(tensor, output, offset, dims=dims, sizes=sizes, options=options, name=name)
     _validate(graph, tensor, offset, dims=found, sizes=sizes, chosen=chosen, prog=prog, name=name)
     if not output.size:
@@ -102,15 +122,10 @@ def dynamic_slice_with_output(
         prog, "popops.dynamic_slice", inputs=(tensor, offset), outputs=(output,), kernel=kernel, debug_name=name
     )
     with call as body:
-        current, host = tensor, Steps()
-        for i in order:
-            dim, size = found[i], sizes[i]
-            is_last = i == order[-1]
-            out = output if is_last else create_like_window(graph, current, (dim,), (size,), f"dim{dim}")
-            host.add(
-                emit_window(graph, body, current, part=out, at=offset[i], dim=dim, name=f"slice{dim}", remap=remap)
-            )
-            current = out
+        host = Steps()
+        for i, whole, part in zip(order, cuts[:-1], cuts[1:], strict=True):
+            at, dim = offset[i], found[i]
+            host.add(emit_window(graph, body, whole, part=part, at=at, dim=dim, name=f"slice{dim}", remap=remap))
     note_host(prog, host)
 
 
@@ -232,8 +247,12 @@ def _checked(
         raise TensorError(f"{name}: the slice {piece!r} has shape {list(piece.shape)}, not {list(wanted)}")
     if piece.dtype != tensor.dtype:
         raise TypeMismatchError(f"{name}: the slice {piece!r} is {piece.dtype}, {tensor!r} is {tensor.dtype}")
-    order = sorted(range(len(found)), key=lambda i: sizes[i] / tensor.shape[found[i]])
-    return found, order, chosen
+    return found, _by_share(tensor, found, sizes), chosen
+
+
+def _by_share(tensor: Tensor, dims: Sequence[int], sizes: Sequence[int]) -> list[int]:
+    """Numbers of the dimensions in the order in which they are sliced: the one that leaves least first."""
+    return sorted(range(len(dims)), key=lambda i: sizes[i] / tensor.shape[dims[i]])
 
 
 def _remap(chosen: dict[str, Any]) -> Remap:
