@@ -97,8 +97,9 @@ class Scan(OpRule):
         return _needs_rows(op, part)
 
     def evaluate(self, op: NetworkOp, x: Array) -> Array:
-        """NumPy's accumulation."""
-        made = _NUMPY[op.attrs["operation"]].accumulate(_flipped(x, op), op.attrs["dim"], dtype=x.dtype)
+        """NumPy's accumulation, of halves in f32."""
+        wide = np.float32 if op.output.dtype.is_float and x.dtype.itemsize == 2 else x.dtype
+        made = _NUMPY[op.attrs["operation"]].accumulate(_flipped(x, op).astype(wide), op.attrs["dim"], dtype=wide)
         return np.asarray(_flipped(made, op))
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
