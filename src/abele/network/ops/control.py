@@ -17,6 +17,7 @@ from abele.graph import Copy, If, Repeat, RepeatWhileTrue, Steps, Switch, Tensor
 from abele.graph.debug import DebugRecord
 from abele.network.ir import BlockBuilder, FrozenDict, NetworkFunction, NetworkOp, OpBlock, RegionBuilder, Value
 from abele.network.ops.elementwise import cast, map_
+from abele.network.ops.rows import laid_for_windows
 from abele.network.ops.views import concat, reshape, slice_
 from abele.network.registry import Gradients, LazyReader, Types, no_derivative, require, rule
 from abele.numerics import bool_, i32, u32
@@ -237,7 +238,25 @@ class Looping(LazyReader):
 
     def _states(self, to: Lowering, op: NetworkOp) -> list[Tensor]:
         """A variable for each carried value, with its value before the first trip."""
-        return [to.copied(to[v], v.name or "carried") for v in op.inputs[: op.attrs["carried"]]]
+        body, states = op.regions[-1], []
+        for value, parameter in zip(op.inputs[: op.attrs["carried"]], body.parameters[1:], strict=False):
+            tensor = to[value]
+            laid = laid_for_windows(to, body.ops, parameter, tensor)
+            if laid is not None:
+                to.prog.add(Copy(tensor, laid, name="carried"))
+            states.append(to.copied(tensor, value.name or "carried") if laid is None else laid)
+        return states
+
+    def _around(self, to: Lowering, op: NetworkOp) -> list[Value | Tensor]:
+        """What the body reads from around; arrays whose windows it reads are copied to where they are cut, once."""
+        body, around = op.regions[-1], list[Value | Tensor]()
+        for value, parameter in zip(op.inputs, body.parameters[1:], strict=True):
+            known = to.has_layout(value) and not to[value].contains_constant
+            laid = laid_for_windows(to, body.ops, parameter, to[value]) if known else None
+            if laid is not None:
+                to.prog.add(Copy(to[value], laid, name="windows"))
+            around.append(value if laid is None else laid)
+        return around[op.attrs["carried"] :]
 
     def _trip(self, to: Lowering, op: NetworkOp, region: OpBlock) -> Tensor | None:
         """A counter of trips at zero, if the body reads it."""
@@ -252,10 +271,10 @@ class Looping(LazyReader):
 
     def _body(self, to: Lowering, op: NetworkOp, states: list[Tensor], counter: Tensor | None) -> Steps:
         """One trip: the body, then the carried values become its results."""
-        region = op.regions[-1]
+        region, around = op.regions[-1], self._around(to, op)
         trip: Tensor = counter if counter is not None else to.graph.constant(i32, (), 0, name="trip")
         with to.into(Steps(name="trip")) as body:
-            arguments: list[Value | Tensor] = [trip, *states, *op.inputs[len(states) :]]
+            arguments: list[Value | Tensor] = [trip, *states, *around]
             results = to.block(region, arguments, owned=region.parameters[1 : 1 + len(states)])
             copy_together(to, results, states)
             if counter is not None:

@@ -49,10 +49,31 @@ def _check(table: Value, row: Value, index: Value) -> None:
     require(index.type == ((), i32), f"the index is {index}, it has to be i32[]")
 
 
-def _sliceable(to: Lowering, array: Value, dims: Sequence[int], sizes: Sequence[int]) -> Tensor:
-    first = min(range(len(dims)), key=lambda i: sizes[i] / array.shape[dims[i]])
-    dims, sizes = [dims[first]], [sizes[first]]
-    return popops.create_sliceable_tensor(to.graph, array.dtype, array.shape, dims, sizes, name=array.name or "array")
+def _window(op: NetworkOp) -> tuple[int, int]:
+    """The dimension along which an op's windows are cut first, and their extent along it."""
+    if op.kind in ("read_row", "write_row"):
+        return 0, 1
+    array, window = op.inputs[0], op.output if op.kind == "read_window" else op.inputs[1]
+    dim = min(op.attrs["dims"], key=lambda d: window.shape[d] / array.shape[d])
+    return dim, window.shape[dim]
+
+
+def _sliceable(to: Lowering, op: NetworkOp) -> Tensor:
+    array, (dim, size) = op.inputs[0], _window(op)
+    return popops.create_sliceable_tensor(to.graph, array.dtype, array.shape, [dim], [size], name=array.name or "array")
+
+
+def laid_for_windows(to: Lowering, ops: Sequence[NetworkOp], array: Value, tensor: Tensor) -> Tensor | None:
+    """A new variable for an array of which ``ops`` read or write windows; None where there are none, or it lies well.
+
+    Each window of an array that lies otherwise would have all of it moved first.
+    """
+    for op in ops:
+        if op.kind in ("read_row", "read_window", "write_row", "write_window") and op.inputs[0] is array:
+            if not tensor.contains_constant and popops.is_held_along(to.graph, tensor, _window(op)[0]):
+                return None
+            return _sliceable(to, op)
+    return None
 
 
 @rule("read_row")
@@ -79,7 +100,7 @@ class ReadRow(OpRule):
 
     def layout(self, to: Lowering, op: NetworkOp, operand: int) -> Tensor | None:
         """The table with all rows of a column on one tile."""
-        return _sliceable(to, op.inputs[0], [0], [1]) if operand == 0 else None
+        return _sliceable(to, op) if operand == 0 else None
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """Zeros, but for the row."""
@@ -169,8 +190,7 @@ class ReadWindow(OpRule):
 
     def layout(self, to: Lowering, op: NetworkOp, operand: int) -> Tensor | None:
         """The array with all windows of an element on one tile."""
-        dims = op.attrs["dims"]
-        return _sliceable(to, op.inputs[0], dims, [op.output.shape[d] for d in dims]) if operand == 0 else None
+        return _sliceable(to, op) if operand == 0 else None
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """Zeros, but for the window."""
@@ -216,8 +236,7 @@ class WriteWindow(OpRule):
 
     def layout(self, to: Lowering, op: NetworkOp, operand: int) -> Tensor | None:
         """The array with all windows of an element on one tile."""
-        dims = op.attrs["dims"]
-        return _sliceable(to, op.inputs[0], dims, [op.inputs[1].shape[d] for d in dims]) if operand == 0 else None
+        return _sliceable(to, op) if operand == 0 else None
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """The gradient without the window, and the window."""

@@ -37,6 +37,7 @@ from abele.poplibs.popops.slicing.plan import SlicePlan
 from abele.poplibs.popops.slicing.scatter import scatter
 from abele.poplibs.popops.slicing.select_rows import select_scalar_from_rows, update_scalar_in_rows
 from abele.poplibs.popops.slicing.sequence_slice import sequence_slice
+from abele.poplibs.popops.slicing.step_slice import is_held_along
 from abele.poplibs.poputil.names import camel_aliases
 
 __all__ = [
@@ -60,6 +61,7 @@ __all__ = [
     "grouped_multi_update_add",
     "grouped_multi_update_max",
     "grouped_multi_update_mul",
+    "is_held_along",
     "is_stored_for",
     "multi_slice",
     "multi_update",

@@ -201,6 +201,11 @@ def _linear(graph: Graph, size: int, dtype: ElementType) -> TileMapping:
     return linear_mapping(graph, size, dtype, 1, grain if size >= grain * graph.system.num_tiles else 1)
 
 
+def is_held_along(graph: Graph, tensor: Tensor, dim: int) -> bool:
+    """True if windows along ``dim`` can be cut where the tensor lies: each tile has all indices of what it has."""
+    return _held_at(graph, _to_front(tensor, dim)) is not None
+
+
 def _held_at(graph: Graph, whole: Tensor) -> int | None:
     """An index whose elements lie where those of the others do; None where indices are on different tiles."""
     last = whole.shape[0] - 1
