@@ -128,8 +128,8 @@ def join_rows(net: BlockBuilder, table: Value, rows: Value, index: Value, operat
     if not rows.size:
         return table
     if table.ndim == 3 and table.shape[0] == 1:
-        one = [reshape(net, v, v.shape[1:]) for v in (table, rows, index)]
-        return reshape(net, _joined(net, *one, operation), table.shape)
+        flat_table, flat_rows, numbers = (reshape(net, v, v.shape[1:]) for v in (table, rows, index))
+        return reshape(net, _joined(net, flat_table, flat_rows, numbers, operation), table.shape)
     return _joined(net, table, rows, index, operation)
 
 

@@ -32,7 +32,7 @@ def write_row(net: BlockBuilder, table: Value, row: Value, index: Value) -> Valu
 def read_window(net: BlockBuilder, array: Value, starts: Value, dims: Sequence[int], sizes: Sequence[int]) -> Value:
     """A window of ``array``: ``sizes`` indices of ``dims`` from ``starts`` (i32 [dims]) on, all of other dimensions.
 
-    It has to lie in the array.
+    What of it lies outside the array is zero.
     """
     size = dict(zip(dims, sizes, strict=True))
     shape = [size.get(d, extent) for d, extent in enumerate(array.shape)]
@@ -40,7 +40,7 @@ def read_window(net: BlockBuilder, array: Value, starts: Value, dims: Sequence[i
 
 
 def write_window(net: BlockBuilder, array: Value, window: Value, starts: Value, dims: Sequence[int]) -> Value:
-    """``array`` with the window of ``dims`` that begins at ``starts`` (i32 [dims]), and lies in it, replaced."""
+    """``array`` with the window of ``dims`` that begins at ``starts`` (i32 [dims]) replaced, as far as it has that."""
     return net.emit_like("write_window", [array, window, starts], array, dims=tuple(dims))
 
 
@@ -158,16 +158,18 @@ def _check_window(op: NetworkOp, array: Value, window: Value, starts: Value) -> 
     require(starts.type == ((len(dims),), i32), f"the starts are {starts}, they have to be i32[{len(dims)}]")
 
 
-def _window_of(op: NetworkOp, window: Value, starts: Array) -> tuple[slice, ...]:
-    cut = [slice(None)] * window.ndim
+def _overlap(op: NetworkOp, array: Array, window: Array, starts: Array) -> tuple[Array, Array]:
+    """Views of the elements that an array and a window of it share, from either."""
     for dim, begin in zip(op.attrs["dims"], starts.tolist(), strict=True):
-        cut[dim] = slice(begin, begin + window.shape[dim])
-    return tuple(cut)
+        low, high = max(begin, 0), max(begin, 0, min(begin + window.shape[dim], array.shape[dim]))
+        array = np.moveaxis(np.moveaxis(array, dim, 0)[low:high], 0, dim)
+        window = np.moveaxis(np.moveaxis(window, dim, 0)[low - begin : high - begin], 0, dim)
+    return array, window
 
 
 @rule("read_window")
 class ReadWindow(OpRule):
-    """A window of an array, which has to lie in it."""
+    """A window of an array, with zeros for what lies outside."""
 
     operands = 2
     attributes: ClassVar = {"dims": tuple}
@@ -179,8 +181,11 @@ class ReadWindow(OpRule):
         return [(op.output.shape, array.dtype)]
 
     def evaluate(self, op: NetworkOp, array: Array, starts: Array) -> Array:
-        """NumPy's slice."""
-        return array[_window_of(op, op.output, starts)]
+        """NumPy's slices."""
+        result = np.zeros(op.output.shape, array.dtype)
+        source, destination = _overlap(op, array, result, starts)
+        destination[...] = source
+        return result
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One dynamic slice."""
@@ -213,9 +218,10 @@ class WriteWindow(OpRule):
         return [op.inputs[0].type]
 
     def evaluate(self, op: NetworkOp, array: Array, window: Array, starts: Array) -> Array:
-        """NumPy's slice, of a copy."""
+        """NumPy's slices, of a copy."""
         result = np.array(array)
-        result[_window_of(op, op.inputs[1], starts)] = window
+        destination, source = _overlap(op, result, window, starts)
+        destination[...] = source
         return result
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:

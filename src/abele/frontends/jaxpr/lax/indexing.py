@@ -260,14 +260,14 @@ class Windows:
         """True if each window is one entry."""
         return all(self.sizes[d] == 1 for d in self.points)
 
-    def corner(self) -> Value:
-        """Of one window alone: where it begins along the points, moved inside, i32 [points]."""
-        net = self.net
-        made = [_mapped(net, self._moved(d, expression), [base], i32) for d, expression, base in self._of_points()]
-        return _together(net, [build.reshape(net, v, (1,)) for v in made])
-
-    def _of_points(self) -> list[tuple[int, Expr, Value]]:
-        return [(d, *self.starts[d]) for d in self.points]
+    def corner(self, *, moved: bool = True) -> Value:
+        """Of one window alone: where it begins along the points, moved inside or as it is given, i32 [points]."""
+        net, made = self.net, list[Value]()
+        for dim in self.points:
+            expression, base = self.starts[dim]
+            begin = _mapped(net, self._moved(dim, expression) if moved else expression, [base], i32)
+            made.append(build.reshape(net, begin, (1,)))
+        return _together(net, made)
 
     # --- arrays as tables -----------------------------------------------------------------------------------------
 
@@ -530,7 +530,13 @@ def _alone(
     call: PrimitiveCall, found: Windows, array: Value, updates: Value, labels: Sequence[Label], operation: str
 ) -> Value:
     """The array with its one window joined with an update."""
-    net, starts, inside = call.net, found.corner(), found.inside()
+    net, inside = call.net, found.inside()
+    # A window of one index lies inside or outside as a whole, where nothing is written.
+    drops = operation == "set" and found.entries_are_windows and len(found.starts) == len(found.points)
+    if drops and inside is not None and net.contents(inside) is None:
+        inside, starts = None, found.corner(moved=False)
+    else:
+        starts = found.corner()
     dims = [*found.points, *(d for d in found.columns if found.sizes[d] < array.shape[d])]
     if len(dims) > len(found.points):
         starts = build.concat(net, [starts, build.full(net, 0, (len(dims) - len(found.points),), i32)], 0)
