@@ -178,7 +178,7 @@ READS = {
     "roll_dynamic": lambda x, i, j: jnp.roll(x, j[0], axis=1),
     "repeat": lambda x, i, j: jnp.repeat(x, 3, axis=1),
     "repeat_total": lambda x, i, j: jnp.repeat(x[0], jnp.array([1, 0, 2, 1, 3]), axis=0, total_repeat_length=7),
-    "choose": lambda x, i, j: jnp.choose(j % 2, [x[0, 0, :3], x[1, 1, :3]]),
+    "choose": lambda x, i, j: jnp.choose(j % 2, [x[0, 0, :3], x[1, 1, :3]], mode="clip"),
     "select": lambda x, i, j: jnp.select([x > 1, x < -1], [x * 2, x * 3], 0.5),
     "extract": lambda x, i, j: jnp.extract(x[0, 0] > 0, x[0, 0], size=5, fill_value=9.0),
     "mask_size": lambda x, i, j: x[jnp.nonzero(x[:, 0, 0] > 0, size=3, fill_value=1)],

@@ -79,7 +79,7 @@ class PrimitiveCall:
     @property
     def params(self) -> Mapping[str, Any]:
         """Every parameter of the equation."""
-        return self.eqn.params  # type: ignore[no-any-return]
+        return {name: _plain(parameter) for name, parameter in self.eqn.params.items()}
 
     @property
     def shape(self) -> Shape:
@@ -165,15 +165,17 @@ def _whole(expression: Expr, dtype: ElementType) -> Expr:
 def call_handler(call: PrimitiveCall, handler: Handler, operands: Sequence[Any]) -> Any:
     """Results of a handler on operands and on the parameters that it names."""
     named = _NAMED[handler]
-    params = {n: _plain(v) for n, v in call.params.items() if named is None or n in named}
-    return handler(call, *operands, **params)
+    return handler(call, *operands, **{n: v for n, v in call.params.items() if named is None or n in named})
 
 
 def _plain(parameter: Any) -> Any:
     """A parameter with numbers of Python for those of NumPy, which users' shapes may have."""
     if isinstance(parameter, np.integer):
         return int(parameter)
-    return tuple(map(_plain, parameter)) if type(parameter) is tuple else parameter
+    if isinstance(parameter, tuple):
+        items = map(_plain, parameter)
+        return type(parameter)(*items) if hasattr(parameter, "_fields") else tuple(items)
+    return parameter
 
 
 def unsupported(

@@ -108,6 +108,8 @@ def reduce(call: PrimitiveCall, *operands: Value, dimensions: Sequence[int], jax
     def join(left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
         return call.reader.of_elements(net, jaxpr.jaxpr, jaxpr.consts, [*left, *right])
 
+    if not dimensions:
+        return tuple(values)
     starts = [build.expand(net, v, shape) for v in begins]
     if not values[0].size:
         return tuple(starts)
