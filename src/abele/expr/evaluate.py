@@ -9,6 +9,7 @@ import numpy as np
 
 from abele.arrays import Array
 from abele.expr.nodes import Apply, Cast, Const, Expr, Load
+from abele.expr.numpy_meaning import as_integers
 from abele.expr.operation import TABLE
 
 
@@ -27,9 +28,24 @@ def evaluate(expression: Expr, arrays: Sequence[Array]) -> Any:
         case Cast():
             value = np.asarray(evaluate(expression.arg, arrays))
             keep = expression.type.is_float and value.dtype == np.float64
+            if value.dtype.kind == "f" and expression.type.kind in ("int", "uint"):
+                return as_integers(value, expression.type.np)
             return value if keep else value.astype(expression.type.np)
         case Apply():
-            args = [np.asarray(evaluate(a, arrays)) for a in expression.args]
             with np.errstate(all="ignore"):
-                return TABLE[expression.op].meaning(*args)
+                return TABLE[expression.op].meaning(*_arguments(expression, arrays))
     raise TypeError(f"{expression!r} is no element-wise expression")
+
+
+def _arguments(expression: Apply, arrays: Sequence[Array]) -> list[Array]:
+    """Arguments of an operation; whole numbers beside integers take the type that these compute in."""
+    values = [evaluate(a, arrays) for a in expression.args]
+    args = [np.asarray(v) for v in values]
+    own = [v.dtype for v, a in zip(args, expression.args, strict=True) if not isinstance(a, Const)]
+    if expression.op == "select":
+        own = own[0 if isinstance(expression.args[0], Const) else 1 :]
+    if not own or own[0].kind not in "iu":
+        return args
+    constant = [isinstance(a, Const) and v.dtype.kind in "iu" for v, a in zip(args, expression.args, strict=True)]
+    computed = np.dtype(f"{own[0].kind}{max(own[0].itemsize, 4)}")
+    return [v.astype(computed) if c else v for v, c in zip(args, constant, strict=True)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,14 @@ from abele.arrays import Array
 def erf(x: Array) -> Array:
     """The error function."""
     return np.asarray(np.vectorize(math.erf, otypes=[np.float64])(x), x.dtype)
+
+
+def as_integers(x: Array, dtype: np.dtype[Any]) -> Array:
+    """Floats as integers: towards zero, held at the ends of the range, 0 for NaN."""
+    limits = np.iinfo(dtype.name)
+    low, high = x <= float(limits.min), x >= float(limits.max)
+    inside = np.where(low | high | np.isnan(x), 0, x).astype(dtype)
+    return np.where(low, limits.min, np.where(high, limits.max, inside)).astype(dtype)
 
 
 def divide(x: Array, y: Array) -> Array:

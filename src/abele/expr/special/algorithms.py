@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from abele.expr.special import fits
+from abele.expr.special.dual import Dual, DualArithmetic
 from abele.llvm.math import TWO_OVER_PI
 
 Number = Any
@@ -29,6 +30,7 @@ _SHIFT = 8
 """Recurrences move arguments this far up, where asymptotic series have eleven digits."""
 _ZETA_TERMS = 16
 _SERIES_TERMS, _FRACTION_TERMS = 60, 40
+_BETA_TERMS = 50
 
 
 class Arithmetic(Protocol):
@@ -263,6 +265,38 @@ def gamma_upper(m: Arithmetic, a: Number, x: Number) -> Number:
     """The regularised upper incomplete gamma function."""
     a, x, general, special = _gamma_edges(m, a, x, at_zero=1.0)
     return m.select(general, _gamma_share(m, a, x)[1], special)
+
+
+def gamma_lower_slope(m: Arithmetic, a: Number, x: Number) -> Number:
+    """The slope by a of the regularised lower incomplete gamma function: its algorithm, on numbers with slopes."""
+    a, x, general, special = _gamma_edges(m, a, x, at_zero=0.0)
+    # Where both are equal, the square root that Temme's expansion begins with has no slope.
+    beside = m.select(x == a, x * (1.0 + 1e-9), x)
+    lower, _ = _gamma_share(DualArithmetic(m), Dual(a, 1.0), Dual(beside, 0.0))
+    return m.select(general, lower.slope, special * 0.0)
+
+
+def beta_share(m: Arithmetic, a: Number, b: Number, x: Number) -> Number:
+    """The regularised incomplete beta function of positive a and b, and x from 0 to 1.
+
+    By its continued fraction, whose terms alternate, for a fixed number of them: from the side where it converges in
+    about √max(a, b) of them.
+    """
+    outside = ~((a > 0.0) & (b > 0.0) & ((x > 0.0) | (x == 0.0)) & ((x < 1.0) | (x == 1.0)))
+    edge = outside | (x == 0.0) | (x == 1.0)
+    p, q, y = m.select(edge, 1.0, a), m.select(edge, 1.0, b), m.select(edge, 0.5, x)
+    swapped = y * (p + q + 2.0) > p + 1.0
+    p, q, y = m.select(swapped, q, p), m.select(swapped, p, q), m.select(swapped, 1.0 - y, y)
+    below: Number = 1.0 + 0.0 * y
+    for k in range(_BETA_TERMS, 0, -1):
+        two = p + 2.0 * k
+        below = 1.0 + float(k) * (q - float(k)) * y / ((two - 1.0) * two) / below
+        odd = p + float(k - 1)
+        below = 1.0 - odd * (odd + q) * y / ((two - 2.0) * (two - 1.0)) / below
+    logarithm = _log_gamma_positive(m, p + q) - _log_gamma_positive(m, p) - _log_gamma_positive(m, q)
+    value = m.exp(logarithm + p * m.log(y) + q * m.log(1.0 - y)) / (p * below)
+    value = m.select(swapped, 1.0 - value, value)
+    return m.select(outside, math.nan, m.select(edge, x, value))
 
 
 # --- error functions --------------------------------------------------------------------------------------------------

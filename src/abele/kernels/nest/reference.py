@@ -8,6 +8,7 @@ import numpy as np
 
 from abele.arrays import Array
 from abele.errors import TensorError
+from abele.expr.numpy_meaning import as_integers
 from abele.expr.operation import COMBINES, TABLE, identity
 from abele.kernels.nest.ir import (
     Affine,
@@ -152,7 +153,7 @@ class _Evaluator:
         if cast.type.is_narrow and not self.precise:
             return np.asarray(to_host(to_device(value, cast.type), cast.type), np.float32)
         wanted = self.dtype(cast.type)
-        return _saturated(value, wanted) if value.dtype.kind == "f" and wanted.kind in "iu" else value.astype(wanted)
+        return as_integers(value, wanted) if value.dtype.kind == "f" and wanted.kind in "iu" else value.astype(wanted)
 
     def rounded(self, part: Rounded, grid: dict[str, Array]) -> Array:
         """The argument rounded as a store would, and widened again."""
@@ -208,14 +209,6 @@ def combine_in_order(target: Array, where: tuple[Array, ...], values: Array, com
         now = turn == number
         wide = flat[place[now]].astype(values.dtype)
         flat[place[now]] = COMBINES[combine](wide, values[now]).astype(target.dtype)
-
-
-def _saturated(value: Array, wanted: np.dtype[np.generic]) -> Array:
-    """Floats as integers: towards zero, held at the ends of the range, 0 for NaN."""
-    limits = np.iinfo(wanted.name)
-    low, high = value <= float(limits.min), value >= float(limits.max)
-    inside = np.where(low | high | np.isnan(value), 0, value).astype(wanted)
-    return np.where(low, limits.min, np.where(high, limits.max, inside)).astype(wanted)
 
 
 def _position(index: Affine, grid: dict[str, Array]) -> Array:

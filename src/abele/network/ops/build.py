@@ -53,7 +53,8 @@ from abele.network.ops.training import (
     update,
 )
 from abele.network.ops.transfer import transfer
-from abele.network.ops.views import concat, detach, expand, pad, permute, placed, reshape, reverse, slice_, transpose
+from abele.network.ops.threefry import random_words, threefry
+from abele.network.ops.views import bitcast, concat, detach, expand, pad, permute, placed, reshape, reverse, slice_, transpose
 from abele.network.registry import RULES
 
 # Hints for products that are there already, found by their readers.
@@ -94,6 +95,7 @@ __all__ = [
     "add_to_momentum",
     "all_reduce",
     "barrier",
+    "bitcast",
     "call",
     "cast",
     "checkpoint",
@@ -136,6 +138,7 @@ __all__ = [
     "pool",
     "positions",
     "print_value",
+    "random_words",
     "read_row",
     "read_window",
     "recurrence",
@@ -163,6 +166,7 @@ __all__ = [
     "sum_to",
     "switch",
     "taken_from",
+    "threefry",
     "top_k",
     "total",
     "transfer",

@@ -10,6 +10,7 @@ import numpy as np
 
 from abele.arrays import Array
 from abele.expr import derivative, evaluate
+from abele.expr.numpy_meaning import as_integers
 from abele.expr.simplify import product
 from abele.expr.types import element_type
 from abele.graph import Tensor
@@ -188,8 +189,10 @@ class Map(OpRule):
         return part, broadcast_needs(op, part)
 
     def evaluate(self, op: NetworkOp, *inputs: Array) -> Array:
-        """The expression in NumPy."""
-        return np.broadcast_to(evaluate(op.attrs["expr"], inputs), op.output.shape)
+        """The expression in NumPy; of narrow floats in f32."""
+        wide = [x.astype(np.float32) if v.dtype.is_narrow and x.dtype == v.dtype.np else x
+                for v, x in zip(op.inputs, inputs, strict=True)]
+        return np.broadcast_to(evaluate(op.attrs["expr"], wide), op.output.shape)
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One popops map."""
@@ -293,7 +296,9 @@ class CastRule(RowWise):
 
     def evaluate(self, op: NetworkOp, x: Array) -> Array:
         """The conversion in NumPy."""
-        return np.trunc(x) if op.output.dtype.kind in ("int", "uint") and x.dtype.kind == "f" else x
+        if not (op.inputs[0].dtype.is_float and op.output.dtype.kind in ("int", "uint")):
+            return x
+        return as_integers(x.astype(np.float32) if op.inputs[0].dtype.is_narrow else x, op.output.dtype.np)
 
     def waits_for_reader(self, to: Lowering, op: NetworkOp) -> bool:
         """True for an operand without a layout, such as a weight in f32: both lie as the reader of the result wants."""

@@ -14,6 +14,7 @@ from abele.network.ir import BlockBuilder, NetworkOp, Stage, Value
 from abele.network.ir.part import Digit, ValuePart, some_digits, whole_digits
 from abele.network.ops.constant import full
 from abele.network.registry import Gradients, OpRule, Types, broadcast, broadcast_needs, only, require, rule
+from abele.numerics import ElementType
 
 if TYPE_CHECKING:
     from abele.distribution.lowering import Lowering
@@ -143,6 +144,11 @@ def placed(net: BlockBuilder, value: Value, dim: int, begin: int, step: int, ext
 
 def _filled_like(net: BlockBuilder, value: Value, dim: int, count: int, fill: float) -> Value:
     return full(net, fill, (*value.shape[:dim], count, *value.shape[dim + 1 :]), value.dtype)
+
+
+def bitcast(net: BlockBuilder, value: Value, dtype: ElementType) -> Value:
+    """The bits of ``value`` as elements of another type of the same width: an f32 as an i32, say."""
+    return value if value.dtype == dtype else net.emit("bitcast", [value], value.shape, dtype)
 
 
 def detach(net: BlockBuilder, value: Value) -> Value:
@@ -420,6 +426,39 @@ class Concat(View):
             slice_(net, grad, dim, begin, end) if want else None
             for begin, end, want in zip(begins, ends, wanted, strict=True)
         ]
+
+
+@rule("bitcast")
+class Bitcast(View):
+    """Bits of the same elements, read as another type."""
+
+    def types(self, op: NetworkOp) -> Types:
+        """The input's shape, and the element type that the op says, of the same width."""
+        value, made = op.inputs[0], op.output
+        require(made.dtype.bits == value.dtype.bits, f"{value.dtype} and {made.dtype} differ in width")
+        require(not (value.dtype.is_quarter or made.dtype.is_quarter), "8-bit floats have no bits of their own here")
+        return [(value.shape, made.dtype)]
+
+    def same(self, op: NetworkOp) -> bool:
+        """True if the type is the one that there was."""
+        return bool(op.output.dtype == op.inputs[0].dtype)
+
+    def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
+        """The same part of the operand."""
+        return part, [part]
+
+    def evaluate(self, op: NetworkOp, x: Array) -> Array:
+        """NumPy's view, of floats as the device holds them."""
+        held = np.ascontiguousarray(x.astype(op.inputs[0].dtype.np))
+        return held.view(op.output.dtype.np).reshape(x.shape)
+
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
+        """A view."""
+        return to[op.inputs[0]].reinterpret(op.output.dtype)
+
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+        """No gradient: bits have none."""
+        return [None]
 
 
 @rule("detach")

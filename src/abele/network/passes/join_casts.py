@@ -25,7 +25,7 @@ from abele.network.passes.recompute import VIEWS
 from abele.network.registry import rule_of
 from abele.numerics import ElementType, bool_, f16, f32
 
-_VIEWS = VIEWS - {"concat"}
+_VIEWS = VIEWS - {"concat", "bitcast"}
 """Kinds of view of one operand, which may have any type."""
 
 

@@ -20,7 +20,7 @@ CHEAP = frozenset(
 )
 """Kinds that cost little beside the memory of their results."""
 
-VIEWS = frozenset({"reshape", "permute", "expand", "slice", "concat", "detach"})
+VIEWS = frozenset({"reshape", "permute", "expand", "slice", "concat", "detach", "bitcast"})
 """Kinds that cost nothing; they are as cheap as their operands."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from abele.expr import functions
 from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.kernels.nest.ir import Const, Expr, apply, select
@@ -13,46 +14,8 @@ from abele.numerics import bool_, f32, i32
 
 x, y = arg(0), arg(1)
 
-_SIZE = select(x < 0.0, -x, x)
 _BELOW = select(x > 0.0, 0.0, x)
-"""|x| and the lesser of x and 0, with a slope of 1 at zero: functions of them are smooth there."""
-
-_LARGE = 1e9
-"""A number from which on 1 + x² is x² in f32."""
-
-
-def _odd(value: Expr) -> Expr:
-    """A value that is of |x| with the sign of x, and x itself at zero of either sign."""
-    return select(x.eq(0.0), x, select(x < 0.0, -value, value))
-
-
-def _arc_sinh() -> Expr:
-    """log(|x| + √(x² + 1)) with the sign of x; small x keep their digits in log1p."""
-    size = _SIZE
-    small = apply("log1p", size + size * size / (1.0 + apply("sqrt", size * size + 1.0)))
-    value = select(size > _LARGE, apply("log", size) + math.log(2.0), small)
-    return _odd(value)
-
-
-def _arc_cosh() -> Expr:
-    above = x - 1.0
-    # Two roots, as that of the product has a value below -1.
-    near = apply("log1p", above + apply("sqrt", above) * apply("sqrt", x + 1.0))
-    return select(x > _LARGE, apply("log", x) + math.log(2.0), near)
-
-
-def _hyperbolic_sine() -> Expr:
-    """(eˣ − e⁻ˣ) / 2 by e^|x| − 1, which keeps the digits of small x; e^(|x|/2) twice where e^|x| overflows."""
-    size = _SIZE
-    grown = apply("expm1", size)
-    half = apply("exp", size * 0.5)
-    return _odd(select(size > 40.0, 0.5 * half * half, 0.5 * (grown + grown / (grown + 1.0))))
-
-
-def _hyperbolic_cosine() -> Expr:
-    half = apply("exp", apply("abs", x) * 0.5)
-    grown = apply("exp", apply("abs", x))
-    return select(apply("abs", x) > 40.0, 0.5 * half * half, 0.5 * (grown + 1.0 / grown))
+"""The lesser of x and 0, with a slope of 1 at zero: functions of it are smooth there."""
 
 
 def sine_over(angle: Expr) -> Expr:
@@ -68,13 +31,13 @@ _FLOATS: dict[str, Expr] = {
     "log10": apply("log", x) * (1 / math.log(10.0)),
     "tan": apply("tan", x),
     "asin": apply("asin", x),
-    "acos": apply("atan2", apply("sqrt", (1.0 - x) * (1.0 + x)), x),
-    "atan": apply("atan2", x, 1.0),
-    "sinh": _hyperbolic_sine(),
-    "cosh": _hyperbolic_cosine(),
-    "asinh": _arc_sinh(),
-    "acosh": _arc_cosh(),
-    "atanh": 0.5 * (apply("log1p", x) - apply("log1p", -x)),
+    "acos": functions.arc_cosine(x),
+    "atan": functions.arc_tangent(x),
+    "sinh": functions.hyperbolic_sine(x),
+    "cosh": functions.hyperbolic_cosine(x),
+    "asinh": functions.arc_sinh(x),
+    "acosh": functions.arc_cosh(x),
+    "atanh": functions.arc_tanh(x),
     "sinc": sine_over(x * math.pi),
     "deg2rad": x * (math.pi / 180),
     "rad2deg": x * (180 / math.pi),
