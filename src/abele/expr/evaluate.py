@@ -38,14 +38,15 @@ def evaluate(expression: Expr, arrays: Sequence[Array]) -> Any:
 
 
 def _arguments(expression: Apply, arrays: Sequence[Array]) -> list[Array]:
-    """Arguments of an operation; whole numbers beside integers take the type that these compute in."""
+    """Arguments of an operation; numbers take the type that the others compute in."""
     values = [evaluate(a, arrays) for a in expression.args]
     args = [np.asarray(v) for v in values]
     own = [v.dtype for v, a in zip(args, expression.args, strict=True) if not isinstance(a, Const)]
     if expression.op == "select":
         own = own[0 if isinstance(expression.args[0], Const) else 1 :]
-    if not own or own[0].kind not in "iu":
+    if not own or own[0].kind not in "iuf":
         return args
-    constant = [isinstance(a, Const) and v.dtype.kind in "iu" for v, a in zip(args, expression.args, strict=True)]
+    kinds = "iuf" if own[0].kind == "f" else "iu"
+    constant = [isinstance(a, Const) and v.dtype.kind in kinds for v, a in zip(args, expression.args, strict=True)]
     computed = np.dtype(f"{own[0].kind}{max(own[0].itemsize, 4)}")
     return [v.astype(computed) if c else v for v, c in zip(args, constant, strict=True)]

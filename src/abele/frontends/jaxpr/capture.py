@@ -10,11 +10,12 @@ import numpy as np
 
 from abele.arrays import Array
 from abele.frontends.jaxpr.complex_numbers import without_complex
-from abele.frontends.jaxpr.reader import JaxprReader
+from abele.frontends.jaxpr.reader import JaxprReader, Random
 from abele.frontends.jaxpr.registry import all_missing
 from abele.frontends.jaxpr.types import element_type, is_key, type_of
 from abele.network import BlockBuilder, Network, NetworkBuilder, Value
 from abele.network.ops import build
+from abele.network.passes.fuse_maps import FuseMaps
 
 LARGEST_CONSTANT = 1024
 """Elements of an array that a function closes over and that becomes a constant of the network; larger arrays of floats
@@ -39,7 +40,12 @@ class Captured:
 
 
 def read_into(
-    net: BlockBuilder, jaxpr: Any, arguments: Sequence[Value], *, differentiated: bool = False
+    net: BlockBuilder,
+    jaxpr: Any,
+    arguments: Sequence[Value],
+    *,
+    differentiated: bool = False,
+    random: Random = "exact",
 ) -> list[Value]:
     """Results of a closed jaxpr, appended to a network or block.
 
@@ -48,12 +54,13 @@ def read_into(
         jaxpr: The ``ClosedJaxpr``.
         arguments: A value for each of its arguments; keys are their words, complex numbers their parts.
         differentiated: True where Abele differentiates the network: functions keep derivatives of their own.
+        random: Source of random bits, as for :func:`capture`.
 
     Raises:
         UnsupportedOpError: Equations have no lowering; all of them are named, with the user's lines.
         TypeMismatchError: A type that the device lacks.
     """
-    reader = JaxprReader(net, differentiated=differentiated)
+    reader = JaxprReader(net, differentiated=differentiated, random=random)
     results = reader.closed(without_complex(jaxpr), list(arguments))
     if reader.missing:
         raise all_missing(reader.missing)
@@ -61,7 +68,12 @@ def read_into(
 
 
 def capture(
-    jaxpr: Any, names: Sequence[str], kept: Mapping[int, int] | None = None, absent: Collection[int] = ()
+    jaxpr: Any,
+    names: Sequence[str],
+    kept: Mapping[int, int] | None = None,
+    absent: Collection[int] = (),
+    *,
+    random: Random = "exact",
 ) -> Captured:
     """A closed jaxpr as a network.
 
@@ -71,6 +83,9 @@ def capture(
         kept: Arguments that live on the device from call to call, by number: each becomes a buffer, which takes the
             value of the result of the given number. Other arguments are inputs, other results outputs.
         absent: Arguments that are not sent, by number: of no elements, or read by nothing. Zeros stand for them.
+        random: ``exact`` for the bits that JAX draws from a key, which take about 120 integer operations a word;
+            ``device`` for those of the machine's generator with the key as its seed: other numbers of the same
+            distributions.
 
     Raises:
         UnsupportedOpError: Equations have no lowering; all of them are named, with the user's lines.
@@ -84,7 +99,7 @@ def capture(
             arguments.append(build.full(net, 0, shape, dtype))
         else:
             arguments.append((net.buffer if number in kept else net.input)(shape, dtype, name))
-    reader, closed_over = JaxprReader(net), dict[str, Array]()
+    reader, closed_over = JaxprReader(net, random=random), dict[str, Array]()
     consts = []
     for const in jaxpr.consts:
         if np.size(const) > LARGEST_CONSTANT and not is_key(const.dtype) and element_type(const.dtype).is_float:
@@ -102,4 +117,4 @@ def capture(
             net.updates[updated[number]] = value
         else:
             net.output(value)
-    return Captured(net.finish(), tuple(arguments), tuple(results), closed_over)
+    return Captured(FuseMaps().run(net.finish()), tuple(arguments), tuple(results), closed_over)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.extend.core as jec
@@ -26,6 +26,9 @@ from abele.graph.debug import DebugRecord
 from abele.network import BlockBuilder, NetworkBuilder, Value
 from abele.network.interpreter import Interpreter
 from abele.network.ops import build
+
+Random = Literal["exact", "device"]
+"""Source of random bits."""
 
 LARGEST_KNOWN = 2**16
 """Elements of a result that is computed here, where all operands are known; larger ones are left to the device, which
@@ -43,6 +46,7 @@ class JaxprReader:
         made_by: The equation that made each variable.
         scope: Names around the equations, as ``flax`` and ``jax.named_scope`` give them.
         differentiated: True where the network is differentiated by Abele: functions keep derivatives of their own.
+        random: ``exact`` for the bits that JAX draws from a key; ``device`` for those of the machine's generator.
     """
 
     net: BlockBuilder
@@ -51,6 +55,7 @@ class JaxprReader:
     scope: str = ""
     differentiated: bool = False
     made_by: dict[Any, Any] = field(default_factory=dict)
+    random: Random = "exact"
 
     # --- jaxprs ---------------------------------------------------------------------------------------------------
 

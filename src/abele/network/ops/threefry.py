@@ -57,15 +57,17 @@ def random_words(
 
 def encrypted(k0: Array, k1: Array, c0: Array, c1: Array) -> tuple[Array, Array]:
     """Threefry-2x32 of 20 rounds in NumPy, on u32 arrays that broadcast."""
+    shape = np.broadcast_shapes(k0.shape, k1.shape, c0.shape, c1.shape) or (1,)
+    k0, k1, c0, c1 = (np.broadcast_to(v, shape) for v in (k0, k1, c0, c1))
     schedule = (k0, k1, k0 ^ k1 ^ np.uint32(PARITY))
-    x0, x1 = np.broadcast_arrays(c0 + k0, c1 + k1)
+    x0, x1 = c0 + k0, c1 + k1
     for group in range(GROUPS):
         for bits in ROTATIONS[group % 2]:
             x0 = x0 + x1
             x1 = ((x1 << np.uint32(bits)) | (x1 >> np.uint32(32 - bits))) ^ x0
         x0 = x0 + schedule[(group + 1) % 3]
         x1 = x1 + (schedule[(group + 2) % 3] + np.uint32(group + 1))
-    return x0, x1
+    return x0, x1  # one dimension where all were numbers
 
 
 class _Words(OpRule):
@@ -89,8 +91,8 @@ class Threefry(_Words):
 
     def evaluate(self, op: NetworkOp, k0: Array, k1: Array, c0: Array, c1: Array) -> tuple[Array, Array]:
         """The cipher in NumPy."""
-        first, second = encrypted(k0, k1, c0, c1)
-        return np.broadcast_to(first, op.outputs[0].shape), np.broadcast_to(second, op.outputs[0].shape)
+        first, second = (word.reshape(op.outputs[0].shape) for word in encrypted(k0, k1, c0, c1))
+        return first, second
 
     def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor | None, ...]:
         """Five maps."""
@@ -119,12 +121,12 @@ class RandomWords(_Words):
         """The cipher in NumPy."""
         shape = op.attrs["words"]
         single = (1,) * len(shape)
-        k0, k1 = (keys[..., n].reshape(*keys.shape[:-1], *single) for n in range(2))
+        k0, k1 = (keys[..., n].reshape((*keys.shape[:-1], *single)) for n in range(2))
         number = np.arange(math.prod(shape), dtype=np.uint32).reshape(shape)
         if first is not None:
-            number = number + first.reshape(*first.shape, *single)
+            number = number + first.reshape((*first.shape, *single))
         one, other = encrypted(k0, k1, np.zeros((), np.uint32), number)
-        return np.stack([one, other], axis=-1) if op.attrs["pairs"] else one ^ other
+        return (np.stack([one, other], axis=-1) if op.attrs["pairs"] else one ^ other).reshape(op.output.shape)
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """Five maps; pairs are views of their results side by side."""

@@ -8,6 +8,7 @@ from abele.frontends.jaxpr.lax import (  # noqa: F401
     indexing,
     linear_algebra,
     products,
+    random,
     reductions,
     shapes,
     sorting,

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from abele.expr import Cast, Const, Expr, apply, functions, select
+from abele.expr import Apply, Cast, Const, Expr, apply, functions, select
 from abele.expr.derivative import arg
+from abele.expr.types import compute_type
 from abele.frontends.jaxpr.registry import PrimitiveCall, primitive
 from abele.frontends.jaxpr.types import element_type
 from abele.network import Value
 from abele.network.ops import build
-from abele.numerics import ElementType, bool_, f32, i32, u8, u16, u32
+from abele.numerics import ElementType, bf16, bool_, f16, f32, i32, u8, u16, u32
 
 x, y, z = arg(0), arg(1), arg(2)
 
@@ -290,39 +291,48 @@ def select_n(call: PrimitiveCall, which: Value, *cases: Value) -> Value:
 # --- bits -------------------------------------------------------------------------------------------------------------
 
 
+def _as(value: Expr, dtype: ElementType, word: ElementType) -> Expr:
+    """An integer of a type as one of 32 bits, with copies of its sign above if it has one."""
+    return value if compute_type(dtype) == word else Cast(word, value)
+
+
 def _word(value: Expr, dtype: ElementType) -> Expr:
     """The bits of an integer in a word of 32, with zeros above."""
-    word = Cast(u32, value)
+    word = _as(value, dtype, u32)
     return word if dtype.bits == 32 else apply("and", word, 2**dtype.bits - 1)
 
 
-def _shift(call: PrimitiveCall, value: Value, by: Value, shifted: Expr, beyond: Expr) -> Value:
-    """A shift, and what is left of the value where the count is no less than the width."""
-    inside = Cast(u32, y) < Const(call.dtype.bits, u32)
-    return call.map(Cast(call.dtype, select(inside, shifted, beyond)), value, by)
+def _shift(call: PrimitiveCall, value: Value, by: Value, operation: str, word: Expr, kind: ElementType) -> Value:
+    """A shift of words of a kind; from the width on all that was in them is gone, but for a sign."""
+    dtype, known = call.dtype, call.net.scalar(by)
+    if known is not None and 0 <= known < dtype.bits:
+        shifted: Expr = apply(operation, word, int(known))
+        return call.map(shifted if kind == dtype else Cast(dtype, shifted), value)
+    beyond = apply("shr", word, 31) if kind == i32 and operation == "shr" else Const(0, kind)
+    inside = _as(y, dtype, u32) < Const(dtype.bits, u32)
+    return call.map(Cast(dtype, select(inside, apply(operation, word, _as(y, dtype, kind)), beyond)), value, by)
 
 
 @primitive("shift_left")
 def shift_left(call: PrimitiveCall, value: Value, by: Value) -> Value:
     """Bits moved up; zero from the width on."""
-    return _shift(call, value, by, apply("shl", Cast(u32, x), Cast(u32, y)), Const(0, u32))
+    return _shift(call, value, by, "shl", x, compute_type(call.dtype))
 
 
 @primitive("shift_right_logical")
 def shift_right_logical(call: PrimitiveCall, value: Value, by: Value) -> Value:
     """Bits moved down with zeros from above; zero from the width on."""
-    return _shift(call, value, by, apply("shr", _word(x, call.dtype), Cast(u32, y)), Const(0, u32))
+    return _shift(call, value, by, "shr", _word(x, call.dtype), u32)
 
 
 @primitive("shift_right_arithmetic")
 def shift_right_arithmetic(call: PrimitiveCall, value: Value, by: Value) -> Value:
     """Bits moved down with the highest from above; that alone from the width on."""
+    signed: Expr = x
     if call.dtype.kind == "uint":  # whose highest bit is taken for a sign all the same
         unused = 32 - call.dtype.bits
-        signed = apply("shr", Cast(i32, apply("shl", Cast(u32, x), unused)), unused)
-    else:
-        signed = Cast(i32, x)
-    return _shift(call, value, by, apply("shr", signed, Cast(i32, y)), apply("shr", signed, 31))
+        signed = apply("shr", Cast(i32, apply("shl", x, unused) if unused else x), unused)
+    return _shift(call, value, by, "shr", signed, i32)
 
 
 @primitive("population_count")
@@ -403,6 +413,34 @@ def convert_element_type(call: PrimitiveCall, value: Value, *, new_dtype: Any) -
     return build.cast(call.net, value, dtype)
 
 
+_ONE = {f32: (23, 0x3F800000), f16: (10, 0x3C00), bf16: (7, 0x3F80)}
+"""Bits of the mantissa, and all bits of the number one."""
+
+
+def _mantissa(call: PrimitiveCall, value: Value, dtype: ElementType) -> Value | None:
+    """A float in [1, 2) from random bits in its mantissa, by arithmetic that is exact: part of an expression, as bits
+    are not; None for other bits.
+    """
+    net, (digits, one) = call.net, _ONE.get(dtype, (0, 0))
+    union = net.makers.get(value)
+    if union is None or union.kind != "map" or union.attrs["expr"] != apply("or", x, Const(one, value.dtype)):
+        return None
+    shift = net.makers.get(union.inputs[0])
+    if shift is None or shift.kind != "map" or shift.inputs[0].dtype.kind != "uint":
+        return None
+    # Bits of a narrow draw stay narrow where they are widened.
+    drawn, widening = shift.inputs[0], net.makers.get(shift.inputs[0])
+    if widening is not None and widening.kind == "cast" and widening.inputs[0].dtype.kind == "uint":
+        drawn = widening.inputs[0]
+    expression = shift.attrs["expr"]
+    while isinstance(expression, Cast):
+        expression = expression.arg
+    match expression:
+        case Apply(op="shr", args=(_, Const(value=count))) if drawn.dtype.bits - count <= digits:
+            return build.map_(net, Cast(f32, x) * 2.0**-digits + 1.0, [union.inputs[0]], dtype)
+    return None
+
+
 @primitive("bitcast_convert_type")
 def bitcast_convert_type(call: PrimitiveCall, value: Value, *, new_dtype: Any) -> Value:
     """The bits as another type; of another width, as a last dimension of parts, the lowest first."""
@@ -414,7 +452,8 @@ def bitcast_convert_type(call: PrimitiveCall, value: Value, *, new_dtype: Any) -
             return call.map(x.ne(0), value, common=u8, dtype=bool_) if dtype == bool_ else build.cast(net, value, dtype)
         raise call.refuse(f"between {value.dtype} and {dtype} has no meaning", "use jnp.packbits or unpackbits")
     if dtype.bits == value.dtype.bits:
-        return build.bitcast(net, value, dtype)
+        drawn = _mantissa(call, value, dtype)
+        return build.bitcast(net, value, dtype) if drawn is None else drawn
     words = build.bitcast(net, value, _UNSIGNED[value.dtype.bits])
     narrow = _UNSIGNED[min(dtype.bits, value.dtype.bits)]
     if dtype.bits < value.dtype.bits:
