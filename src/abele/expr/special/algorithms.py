@@ -219,9 +219,10 @@ def _gamma_share(m: Arithmetic, a: Number, x: Number) -> tuple[Number, Number]:
     which suffices for a up to 20 and where x is far from a. Beyond, in the zone where neither converges, by Temme's
     uniform expansion.
     """
-    prefix = m.exp(a * m.log(x) - x - _log_gamma_positive(m, a))
+    # Of a + 1, as logarithm and series have parts 1 / a that cancel in slopes of small a.
+    prefix = m.exp(a * m.log(x) - x - _log_gamma_positive(m, a + 1.0))
     near = _least(m, x, 1e6)
-    term, series = 1.0 / a, 1.0 / a
+    term = series = near * 0.0 + 1.0
     for step in range(1, _SERIES_TERMS):
         term = term * near / (a + float(step))
         series = series + term
@@ -229,8 +230,10 @@ def _gamma_share(m: Arithmetic, a: Number, x: Number) -> tuple[Number, Number]:
     for step in range(_FRACTION_TERMS, 0, -1):
         below = (x + (2.0 * step - 1.0) - a) + float(step) * (a - float(step)) / below
     by_series = x < a + 1.0
-    lower, upper = prefix * series, prefix / below
-    lower, upper = m.select(by_series, lower, 1.0 - upper), m.select(by_series, _most(m, 1.0 - lower, 0.0), upper)
+    lower, upper = prefix * series, prefix * a / below
+    rest = 1.0 - lower
+    rest = m.select(rest < 1e-15, 0.0, rest)  # It is above that but for tiny a, where rounding has made it.
+    lower, upper = m.select(by_series, lower, 1.0 - upper), m.select(by_series, rest, upper)
     ratio = x / a
     eta = m.sqrt(_most(m, 2.0 * (ratio - 1.0 - m.log(ratio)), 0.0))
     eta = m.select(ratio < 1.0, -eta, eta)

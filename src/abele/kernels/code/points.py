@@ -23,7 +23,7 @@ from abele.kernels.nest.loop_nest import (
 )
 from abele.llvm import ir as ll
 from abele.llvm import random as llvm_random
-from abele.llvm.emit import OPAQUE_LANES, constant, opaque
+from abele.llvm.emit import OPAQUE_LANES, constant, like, opaque
 from abele.llvm.narrow import narrowed, widened
 from abele.numerics import ElementType, bool_, f32, i32, u32
 
@@ -240,6 +240,9 @@ class Points:
         value = convert_value(self.builder, arg.value, arg.type, wanted)
         if expression.type.is_narrow:
             value = widened(self.builder, narrowed(self.builder, value, expression.type), expression.type)
+        elif expression.type.kind in ("int", "uint") and expression.type.bits < wanted.bits:
+            extended = self.builder.sext if expression.type.kind == "int" else self.builder.zext
+            value = extended(self.builder.trunc(value, like(value, ll.IntType(expression.type.bits))), value.type)
         return Typed(value, wanted)
 
     def _rounded(self, expression: Rounded, at: Point) -> Typed:

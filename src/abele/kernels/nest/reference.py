@@ -153,7 +153,10 @@ class _Evaluator:
         if cast.type.is_narrow and not self.precise:
             return np.asarray(to_host(to_device(value, cast.type), cast.type), np.float32)
         wanted = self.dtype(cast.type)
-        return as_integers(value, wanted) if value.dtype.kind == "f" and wanted.kind in "iu" else value.astype(wanted)
+        if value.dtype.kind == "f" and wanted.kind in "iu":
+            value = as_integers(value, wanted)
+        is_cut = cast.type.kind in ("int", "uint") and cast.type.bits < 32
+        return (value.astype(cast.type.np) if is_cut else value).astype(wanted)
 
     def rounded(self, part: Rounded, grid: dict[str, Array]) -> Array:
         """The argument rounded as a store would, and widened again."""
