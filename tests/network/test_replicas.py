@@ -215,7 +215,8 @@ def test_sums__in_half_precision__have_the_same_bits_on_all_replicas_of_a_group(
 
 REFUSED: dict[str, tuple[Op, str]] = {
     "parts": (lambda net, x, g: build.replica_scatter(net, x, 2, g), "no 2 equal parts"),
-    "whole numbers": (lambda net, x, g: build.replica_sum(net, build.cast(net, x, "i32"), g), "floats are summed"),
+    "bools": (lambda net, x, g: build.replica_sum(net, build.cast(net, x, "bool"), g), "numbers are summed"),
+    "rows": (lambda net, x, g: build.replica_exchange(net, build.slice_(net, x, 0, 0, 1), g), "no 2 rows"),
     "readers": (lambda net, x, g: build.replica_sum(net, x, g, "many"), "readers are alike or apart"),
     "no number": (lambda net, x, g: build.replica_sum(net, x, CommGroup.all()), "does not say how many"),
 }

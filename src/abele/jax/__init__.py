@@ -5,7 +5,7 @@
 
 from jax import checkpoint, grad, jacfwd, jacrev, jvp, value_and_grad, vjp, vmap
 
-from abele.frontends.jax import Compiled, DeviceArray, Jitted, Lowered, jit
+from abele.frontends.jax import Compiled, DeviceArray, Jitted, Lowered, jit, pmap
 
 __all__ = [
     "Compiled",
@@ -18,6 +18,7 @@ __all__ = [
     "jacrev",
     "jit",
     "jvp",
+    "pmap",
     "value_and_grad",
     "vjp",
     "vmap",

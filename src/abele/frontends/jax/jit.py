@@ -6,10 +6,11 @@ network, the network a program, and calls of that form run it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import threading
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,8 +23,9 @@ from abele.compiler import Executable
 from abele.errors import BatchSizeError, InvalidOptionError
 from abele.frontends.jax.callback import call_from_jax
 from abele.frontends.jax.errors import CallError, NoArrayError, StaticError, traced_errors
-from abele.frontends.jax.program import JitProgram, MemoryStats, Traced
+from abele.frontends.jax.program import JitProgram, MemoryStats
 from abele.frontends.jax.resident import DeviceArray
+from abele.frontends.jax.traced import CallRuns, Traced
 from abele.frontends.jaxpr import is_key
 from abele.machine import System
 from abele.network import Network, inference_pipeline
@@ -114,7 +116,7 @@ class Compiled:
                 because=f"got {tree}",
                 remedy="pass arguments of the same structure, without static ones; or call the jitted function",
             )
-        for name, leaf, aval in zip(traced.names, leaves, self._program.in_avals, strict=True):
+        for name, leaf, aval in zip(traced.names, leaves, self._program.traced.in_avals, strict=True):
             shape, dtype, *_ = form_of(leaf)
             given = canonical(dtype) if dtype in (bool, int, float) else dtype
             if shape != aval.shape or given != aval.dtype:
@@ -152,7 +154,7 @@ class Compiled:
     @property
     def args_info(self) -> Any:
         """Type of each argument, in their tree."""
-        return self.in_tree.unflatten([jax.ShapeDtypeStruct(a.shape, a.dtype) for a in self._program.in_avals])
+        return self.in_tree.unflatten([jax.ShapeDtypeStruct(a.shape, a.dtype) for a in self._program.traced.in_avals])
 
     def as_text(self) -> str:
         """The network after the passes, as it is lowered."""
@@ -222,7 +224,7 @@ class Jitted:
     """
 
     def __init__(
-        self, fn: Callable[..., Any], names: _ArgumentNames, iterations: int | None, settings: Settings, random: str
+        self, fn: Callable[..., Any], names: ArgumentNames, iterations: int | None, settings: Settings, random: str
     ) -> None:
         self.__wrapped__, self.__name__ = fn, getattr(fn, "__name__", type(fn).__name__)
         functools.update_wrapper(self, fn)
@@ -263,15 +265,12 @@ class Jitted:
     def _traced(self, leaves: Sequence[Any], tree: Any, statics: Any) -> Traced:
         args, kwargs = tree.unflatten(leaves)
         donated = self._names.donated(args, kwargs, statics)
-        if self._iterations is not None:
-            leaves = [
-                leaf if given else _one_of(leaf, self._iterations, name)
-                for leaf, given, name in zip(leaves, donated, self._names.of_leaves(args, kwargs, statics), strict=True)
-            ]
-            args, kwargs = tree.unflatten(leaves)
-        given_args, given_kwargs = self._names.merged(args, kwargs, statics)
-        traced = self._trace(given_args, given_kwargs)
         names = self._names.of_leaves(args, kwargs, statics)
+        in_axes = self._in_axes(leaves, donated, (args, kwargs))
+        if in_axes is not None:
+            leaves = [self._one_of(*each) for each in zip(leaves, in_axes, names, strict=True)]
+            args, kwargs = tree.unflatten(leaves)
+        traced = self._trace(*self._names.merged(args, kwargs, statics))
         return Traced(
             name=self.__name__,
             jaxpr=traced.jaxpr,
@@ -279,14 +278,35 @@ class Jitted:
             result_tree=traced.out_tree,
             names=tuple(names),
             donated=tuple(donated),
-            iterations=self._iterations,
+            lanes=None if in_axes is None else self._lanes(in_axes, traced.out_tree),
         )
 
+    def _in_axes(self, leaves: Sequence[Any], donated: Sequence[bool], arguments: Any) -> tuple[int | None, ...] | None:
+        """Axis of each leaf that has an index for each run; None where a call runs once."""
+        if self._iterations is None:
+            return None
+        return tuple(None if given or not np.shape(x) else 0 for x, given in zip(leaves, donated, strict=True))
+
+    def _lanes(self, in_axes: tuple[int | None, ...], result_tree: Any) -> CallRuns:
+        """Runs of one call."""
+        assert self._iterations is not None
+        return CallRuns(self._iterations, None, in_axes, (0,) * result_tree.num_leaves)
+
+    def _one_of(self, leaf: Any, axis: int | None, name: str) -> Any:
+        """Type of an argument of one run."""
+        assert self._iterations is not None
+        words = f"{self._iterations} device iterations read", "numbers are the same for all"
+        return one_of(leaf, axis, self._iterations, name, words)
+
     def _trace(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        with self._tracing(), traced_errors(self.__name__):
+            return self._jax.trace(*args, **kwargs)
+
+    @contextlib.contextmanager
+    def _tracing(self) -> Iterator[None]:
         before, _UNDER.tracing = getattr(_UNDER, "tracing", False), True
         try:
-            with traced_errors(self.__name__):
-                return self._jax.trace(*args, **kwargs)
+            yield
         finally:
             _UNDER.tracing = before
 
@@ -303,7 +323,7 @@ class Jitted:
             return self._jax(*merged, **named)
 
         def compiled(flat: Callable[..., Any], given: Sequence[Any]) -> Compiled:
-            inner = Jitted(flat, _ArgumentNames(flat), self._iterations, self._settings, self._random)
+            inner = Jitted(flat, ArgumentNames(flat), self._iterations, self._settings, self._random)
             return inner.lower(*map(_type, given)).compile()
 
         return call_from_jax(function, leaves, compiled)
@@ -351,23 +371,29 @@ def _type(leaf: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
 
 
-def _one_of(leaf: Any, count: int, name: str) -> Any:
-    """One of the arrays on the leading axis of an argument; numbers are the same for all iterations."""
-    shape = np.shape(leaf) if not hasattr(leaf, "shape") else tuple(leaf.shape)
-    if not shape:
+def one_of(leaf: Any, axis: int | None, count: int, name: str, words: tuple[str, str]) -> Any:
+    """Type of one of the arrays along an axis of an argument; the argument itself for no axis.
+
+    Raises:
+        BatchSizeError: The axis has another extent, or is not there.
+    """
+    if axis is None:
         return leaf
-    if shape[0] != count:
+    shape, (what, else_) = tuple(np.shape(leaf)), words
+    if not -len(shape) <= axis < len(shape) or shape[axis] != count:
         raise BatchSizeError(
-            f"{name} has shape {list(shape)}, and {count} device iterations read [{count}, ...]",
-            remedy=f"stack what {count} calls would take: jnp.stack([...]); numbers are the same for all",
+            f"{name} has shape {list(shape)}, and {what} axis {axis} of {count}",
+            remedy=f"stack what {count} runs take along it: jnp.stack([...], {axis}); {else_}",
         )
-    return jax.ShapeDtypeStruct(shape[1:], canonical(leaf.dtype) if not is_key(leaf.dtype) else leaf.dtype)
+    place = axis % len(shape)
+    left = (*shape[:place], *shape[place + 1 :])
+    return jax.ShapeDtypeStruct(left, leaf.dtype if is_key(leaf.dtype) else canonical(leaf.dtype))
 
 
 # --- arguments by position and by name --------------------------------------------------------------------------------
 
 
-class _ArgumentNames:
+class ArgumentNames:
     """Names and positions of a function's arguments: which are static, and which are donated."""
 
     def __init__(
@@ -404,15 +430,24 @@ class _ArgumentNames:
             found = tuple(every.index(n) for n in named if n in every)
         return frozenset(found), frozenset(named)
 
+    @property
+    def static_names(self) -> frozenset[str]:
+        """Names of static arguments."""
+        return self._static[1]
+
+    def positions(self, count: int) -> tuple[int, ...]:
+        """Positions of static ones among so many arguments."""
+        return tuple(sorted({n % count for n in self._static[0] if -count <= n < count})) if count else ()
+
     def split(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any], Hashable]:
         """Arguments without the static ones, and these.
 
         Raises:
             StaticError: A static argument cannot be hashed.
         """
-        numbers, names = self._static
-        places = {n % len(args) for n in numbers if -len(args) <= n < len(args)} if args else set()
-        own = tuple((n, args[n]) for n in sorted(places))
+        names = self._static[1]
+        places = self.positions(len(args))
+        own = tuple((n, args[n]) for n in places)
         named = tuple((n, kwargs[n]) for n in sorted(names & kwargs.keys()))
         for where, value in (*own, *named):
             try:
@@ -468,6 +503,17 @@ class _ArgumentNames:
         return self._positional[place] if place < len(self._positional) else f"arg{place}"
 
 
+def settings_of(
+    fn: Callable[..., Any], target: str | System | None, settings: Settings | Mapping[str, Any] | None
+) -> Settings:
+    """Settings of a function's programs, which bear its name unless they have one."""
+    chosen = settings if isinstance(settings, Settings) else Settings(**dict(settings or {}))
+    if target is not None:
+        chosen = replace(chosen, system=target)
+    named = chosen.name != Settings().name
+    return chosen if named else replace(chosen, name=getattr(fn, "__name__", type(fn).__name__))
+
+
 def jit(
     fn: Callable[..., Any] | None = None,
     *,
@@ -513,10 +559,5 @@ def jit(
         raise InvalidOptionError(f"device_iterations is a positive whole number, not {device_iterations!r}")
     if random not in ("exact", "device"):
         raise InvalidOptionError(f"random is 'exact' or 'device', not {random!r}")
-    chosen = settings if isinstance(settings, Settings) else Settings(**dict(settings or {}))
-    if target is not None:
-        chosen = replace(chosen, system=target)
-    if chosen.name == Settings().name:
-        chosen = replace(chosen, name=getattr(fn, "__name__", type(fn).__name__))
-    names = _ArgumentNames(fn, static_argnums, static_argnames, donate_argnums, donate_argnames)
-    return Jitted(fn, names, device_iterations, chosen, random)
+    names = ArgumentNames(fn, static_argnums, static_argnames, donate_argnums, donate_argnames)
+    return Jitted(fn, names, device_iterations, settings_of(fn, target, settings), random)

@@ -8,10 +8,8 @@ no device (an argument itself, a constant, nothing at all) is known on the host.
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -20,82 +18,13 @@ import numpy as np
 from jax._src.lib import xla_client
 
 from abele.arrays import Array
-from abele.frontends.jax.donation import placed_results
 from abele.frontends.jax.errors import DonatedError
 from abele.frontends.jax.resident import DeviceArray, DonatedSlot
-from abele.frontends.jaxpr import Captured, capture, is_key, type_of
-from abele.frontends.jaxpr.types import key_words
-from abele.network import Network, Schedule, Value
+from abele.frontends.jax.traced import FLOAT0, CallRuns, Traced
+from abele.frontends.jaxpr import is_key, type_of
+from abele.network import Network, Value
 from abele.report import Report
 from abele.session import Session, Settings, SharedArrays, compile_network
-
-FLOAT0 = jax.dtypes.float0
-
-
-@dataclass(frozen=True)
-class Traced:
-    """A function on arguments of known types, and its network.
-
-    Attributes:
-        name: Name of the function.
-        jaxpr: Its ``ClosedJaxpr``.
-        tree: Tree of its arguments, ``(args, kwargs)`` without static ones.
-        result_tree: Tree of its results.
-        names: Name of each argument.
-        donated: True for arguments that are donated.
-        iterations: Runs of one call, on a leading axis; None for one run.
-        captured: The network with the value of each argument and result.
-        places: Result in the place of each donated argument.
-    """
-
-    name: str
-    jaxpr: Any
-    tree: Any
-    result_tree: Any
-    names: tuple[str, ...]
-    donated: tuple[bool, ...]
-    iterations: int | None
-    captured: Captured = field(init=False)
-    places: Mapping[int, int] = field(init=False)
-
-    def __post_init__(self) -> None:
-        types = [(v.shape, v.dtype) for v in self.jaxpr.in_avals]
-        results = [(v.shape, v.dtype) for v in self.jaxpr.out_avals]
-        places = placed_results(self.tree, types, self.donated, self.result_tree, results)
-        left = [n for n, donated in enumerate(self.donated) if donated and n not in places]
-        if left:
-            shown = ", ".join(f"{self.names[n]}: {self.jaxpr.in_avals[n].str_short()}" for n in left)
-            warnings.warn(
-                f"Some donated arguments of {self.name} were not usable, as no result has their type: {shown}",
-                stacklevel=2,
-            )
-        invars, outvars = self.jaxpr.jaxpr.invars, self.jaxpr.jaxpr.outvars
-        # What comes out as it went in needs no place, and neither does what has no elements.
-        places = {n: r for n, r in places.items() if invars[n].aval.size and outvars[r] is not invars[n]}
-        read = {v for eqn in self.jaxpr.jaxpr.eqns for v in eqn.invars if not isinstance(v, jex.Literal)}
-        read |= {outvars[r] for r in places.values() if not isinstance(outvars[r], jex.Literal)}
-        absent = [n for n, v in enumerate(invars) if n not in places and (v not in read or not v.aval.size)]
-        object.__setattr__(self, "places", places)
-        object.__setattr__(self, "captured", capture(self.jaxpr, self.names, places, absent))
-
-    @cached_property
-    def outputs(self) -> dict[int, Value]:
-        """Value of each result that is in no place of an argument, by number."""
-        sent = [n for n in range(len(self.jaxpr.out_avals)) if n not in self.places.values()]
-        return dict(zip(sent, self.captured.network.outputs, strict=True))
-
-    def known(self, number: int) -> Array | None:
-        """A result that is known now: a constant, or one without elements."""
-        aval = self.jaxpr.out_avals[number]
-        if aval.dtype == FLOAT0 or not aval.size:
-            shape, dtype = type_of(aval)
-            array = np.zeros(shape, dtype.np)
-        elif number in self.outputs and self.outputs[number] in self.captured.network.constants:
-            array = np.array(self.captured.network.constants[self.outputs[number]])
-        else:
-            return None
-        return array if self.iterations is None else array[None].repeat(self.iterations, 0)
-
 
 # --- where results come from ------------------------------------------------------------------------------------------
 
@@ -144,26 +73,20 @@ class JitProgram:
 
     def __init__(self, traced: Traced, settings: Settings) -> None:
         self.traced, self._lock = traced, threading.RLock()
-        captured, self._count = traced.captured, traced.iterations
-        self.slots = {n: DonatedSlot(v.name, v.shape, traced.jaxpr.in_avals[n]) for n, v in self._placed(traced)}
+        captured, lanes = traced.captured, traced.lanes
+        names = [(n, traced.captured.arguments[n].name) for n in traced.places]
+        self.slots = {n: DonatedSlot(name, type_of(traced.in_avals[n])[0], traced.in_avals[n]) for n, name in names}
         self.results, outputs = _sources(traced, self.slots)
         self.network: Network = replace(captured.network, outputs=tuple(outputs))
         self.donates = tuple(traced.places)
         inputs = {v: n for n, v in enumerate(captured.arguments)}
         self._inputs = tuple(
-            _Input(inputs[v], traced.jaxpr.in_avals[inputs[v]], v, self._count) for v in self.network.inputs
+            _Input(inputs[v], traced.jaxpr.in_avals[inputs[v]].dtype, v.shape, lanes) for v in self.network.inputs
         )
-        in_place = set(traced.places.values())
-        self._typed = [
-            Maker(aval, None if n in in_place else self._count) for n, aval in enumerate(traced.jaxpr.out_avals)
-        ]
+        self._typed = [Maker(aval) for aval in traced.out_avals]
         self._session: Session | None = None
-        self.compiled = compile_network(self.network, Schedule(device_iterations=self._count or 1), settings=settings)
+        self.compiled = compile_network(self.network, traced.schedule, settings=settings)
         self._closed_over = captured.closed_over
-
-    @staticmethod
-    def _placed(traced: Traced) -> list[tuple[int, Value]]:
-        return [(n, traced.captured.arguments[n]) for n in traced.places]
 
     # --- running ------------------------------------------------------------------------------------------------------
 
@@ -214,7 +137,7 @@ class JitProgram:
     def _result(self, number: int, source: Any, sent: Sequence[Array], leaves: Sequence[Any]) -> Any:
         match source:
             case _Sent(place):
-                return self._typed[number](sent[place])
+                return self._typed[number](_of_runs(sent[place], self.traced, number))
             case _InMemory(slot):
                 if is_key(slot.aval.dtype):
                     assert self._session is not None
@@ -227,25 +150,17 @@ class JitProgram:
         raise AssertionError(source)
 
     def _same(self, given: Any, argument: int, number: int) -> Any:
-        """A result that is an argument: of scalars, which all iterations share, one for each."""
-        spread = self._count is not None and not self.traced.donated[argument] and not np.shape(given)
-        if not spread and isinstance(given, jax.Array):
+        """A result that is an argument; of what all runs share, one for each."""
+        lanes, aval = self.traced.lanes, self.traced.in_avals[argument]
+        moved = lanes is not None and lanes.in_axes[argument] != lanes.out_axes[number]
+        if isinstance(given, jax.Array) and not (moved and aval.shape != self.traced.out_avals[number].shape):
             return given
-        array = host_array(given, self.traced.jaxpr.in_avals[argument].dtype)
-        return self._typed[number](array[None].repeat(self._count or 1, 0) if spread else np.array(array))
+        array = host_array(given, aval.dtype)
+        if lanes is not None and moved:
+            array = _from_runs(_to_runs(array, lanes, argument), lanes.out_axes[number])
+        return self._typed[number](np.array(array))
 
     # --- what is known ------------------------------------------------------------------------------------------------
-
-    @property
-    def in_avals(self) -> Sequence[Any]:
-        """Types of the arguments of a call, iterations included."""
-        count = self._count
-        if count is None:
-            return list(self.traced.jaxpr.in_avals)
-        return [
-            aval if donated or not aval.shape else aval.update(shape=(count, *aval.shape))
-            for aval, donated in zip(self.traced.jaxpr.in_avals, self.traced.donated, strict=True)
-        ]
 
     @property
     def report(self) -> Report:
@@ -268,12 +183,12 @@ class JitProgram:
     def memory(self) -> MemoryStats:
         """Bytes of arguments, results and of the program on the machine."""
         traced, report = self.traced, self.report
-        kept = [traced.jaxpr.in_avals[n] for n in traced.places]
+        kept = [traced.in_avals[n] for n in traced.places]
         use = report.memory_use()
         code = sum(size for name, size in use.categories.items() if "code" in name)
         return MemoryStats(
-            argument_size_in_bytes=sum(map(_bytes_of, self.in_avals)),
-            output_size_in_bytes=sum(typed.nbytes for typed in self._typed),
+            argument_size_in_bytes=sum(map(_bytes_of, self.traced.in_avals)),
+            output_size_in_bytes=sum(map(_bytes_of, traced.out_avals)),
             alias_size_in_bytes=sum(map(_bytes_of, kept)),
             temp_size_in_bytes=int(use.categories.get("temporaries", 0)),
             generated_code_size_in_bytes=int(code),
@@ -349,30 +264,51 @@ def host_array(given: Any, dtype: Any) -> Array:
     return np.asarray(given, dtype)
 
 
+def _to_runs(array: Array, lanes: CallRuns, argument: int) -> Array:
+    """An argument of a call as [runs, ...]."""
+    axis = lanes.in_axes[argument]
+    return array[None].repeat(lanes.count, 0) if axis is None else np.moveaxis(array, axis, 0)
+
+
+def _from_runs(rows: Array, axis: int | None) -> Array:
+    """A result of a call, of [runs, ...]."""
+    return rows[0] if axis is None else np.moveaxis(rows, 0, axis)
+
+
+def _of_runs(array: Array, traced: Traced, number: int) -> Array:
+    """A result of a call, of what the device sent."""
+    lanes, aval = traced.lanes, traced.jaxpr.out_avals[number]
+    if lanes is None:
+        return array
+    rows = array.reshape(lanes.count, *type_of(aval)[0])
+    axis = lanes.out_axes[number]
+    place = axis if axis is None else axis % (len(aval.shape) + 1)
+    return np.ascontiguousarray(_from_runs(rows, place)) if place != 0 else rows
+
+
+@dataclass(frozen=True)
 class _Input:
     """An argument that is sent.
 
-    Args:
+    Attributes:
         number: Its number.
-        aval: Its type in JAX.
-        value: Its value in the network.
-        count: Runs of one call; a scalar is the same for all.
+        dtype: Its element type in JAX.
+        shape: Its dimensions in the network.
+        lanes: Runs of one call.
     """
 
-    def __init__(self, number: int, aval: Any, value: Value, count: int | None) -> None:
-        self._number, self._dtype = number, aval.dtype
-        self._shape, self._count = value.shape, count
-        whole = (count or 1) * (value.shape[0] if value.shape else 1)
-        self._stream = self._shape if count is None else (whole, *value.shape[1:])
+    number: int
+    dtype: Any
+    shape: tuple[int, ...]
+    lanes: CallRuns | None
 
     def __call__(self, leaves: Sequence[Any]) -> Array:
         """The array that is sent for the leaves of a call."""
-        array = host_array(leaves[self._number], self._dtype)
-        if self._count is None:
+        array = host_array(leaves[self.number], self.dtype)
+        if self.lanes is None:
             return array
-        if array.shape == self._shape:
-            array = array[None].repeat(self._count, 0)
-        return array.reshape(self._stream)
+        rows, shape = _to_runs(array, self.lanes, self.number), self.shape
+        return rows.reshape((self.lanes.count * shape[0], *shape[1:]) if shape else (self.lanes.count,))
 
 
 def _check_donated(leaves: Sequence[Any], donates: Sequence[int]) -> None:
@@ -400,28 +336,20 @@ class Maker:
     """Makes JAX's arrays of the host's, without a copy where they are aligned as JAX wants.
 
     Args:
-        aval: Type of the result of one run.
-        count: Runs whose results lie on a leading axis; None for one without that axis.
+        aval: Type of the array.
     """
 
-    def __init__(self, aval: Any, count: int | None) -> None:
-        self._aval = aval if count is None else aval.update(shape=(count, *aval.shape))
+    def __init__(self, aval: Any) -> None:
+        self._aval, self._is_key = aval, is_key(aval.dtype)
         self._devices = jax.local_devices(backend="cpu")[:1]
         self._sharding = jax.sharding.SingleDeviceSharding(self._devices[0])
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of a result."""
-        return _bytes_of(self._aval)
-
     def __call__(self, array: Array) -> Any:
         """The array; of float0, which JAX keeps in NumPy, as it is."""
-        dtype = self._aval.dtype
-        if dtype == FLOAT0:
-            return np.zeros(self._aval.shape, FLOAT0)
-        if is_key(dtype):
-            words = jax.numpy.asarray(array).reshape(*self._aval.shape, *key_words(dtype))
-            return jax.random.wrap_key_data(words, impl=dtype._impl.name)
+        aval = self._aval
+        if self._is_key:
+            return jax.random.wrap_key_data(jax.numpy.asarray(array), impl=aval.dtype._impl.name)
+        if aval.dtype == FLOAT0:
+            return np.zeros(aval.shape, FLOAT0)
         # What jax.device_put comes to, in a fifth of its time.
-        shaped = array if array.shape == self._aval.shape else array.reshape(self._aval.shape)
-        return xla_client.batched_device_put(self._aval, self._sharding, [shaped], self._devices)
+        return xla_client.batched_device_put(aval, self._sharding, [array], self._devices)

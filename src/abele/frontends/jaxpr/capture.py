@@ -16,10 +16,16 @@ from abele.frontends.jaxpr.types import element_type, is_key, type_of
 from abele.network import BlockBuilder, Network, NetworkBuilder, Value
 from abele.network.ops import build
 from abele.network.passes.fuse_maps import FuseMaps
+from abele.numerics import i32
+from abele.poplibs.gcl import CommGroup
 
 LARGEST_CONSTANT = 1024
 """Elements of an array that a function closes over and that becomes a constant of the network; larger arrays of floats
 are buffers, which can be placed and are not written into the program."""
+
+
+EFFECTS = "effects"
+"""Name of the buffer of functions that call the host for an effect."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +79,7 @@ def capture(
     kept: Mapping[int, int] | None = None,
     absent: Collection[int] = (),
     *,
+    axes: Mapping[str, CommGroup] | None = None,
     random: Random = "exact",
 ) -> Captured:
     """A closed jaxpr as a network.
@@ -86,6 +93,7 @@ def capture(
         random: ``exact`` for the bits that JAX draws from a key, which take about 120 integer operations a word;
             ``device`` for those of the machine's generator with the key as its seed: other numbers of the same
             distributions.
+        axes: Replicas that each axis goes along, where the function is mapped over some.
 
     Raises:
         UnsupportedOpError: Equations have no lowering; all of them are named, with the user's lines.
@@ -99,7 +107,7 @@ def capture(
             arguments.append(build.full(net, 0, shape, dtype))
         else:
             arguments.append((net.buffer if number in kept else net.input)(shape, dtype, name))
-    reader, closed_over = JaxprReader(net, random=random), dict[str, Array]()
+    reader, closed_over = JaxprReader(net, axes=dict(axes or {}), random=random), dict[str, Array]()
     consts = []
     for const in jaxpr.consts:
         if np.size(const) > LARGEST_CONSTANT and not is_key(const.dtype) and element_type(const.dtype).is_float:
@@ -111,6 +119,11 @@ def capture(
     results = reader.jaxpr(jaxpr.jaxpr, consts, arguments)
     if reader.missing:
         raise all_missing(reader.missing)
+    if reader.order.last is not None:
+        # A buffer that takes what the last effect gives keeps all of them, and costs no stream.
+        effects = net.buffer((), i32, EFFECTS)
+        closed_over[EFFECTS] = np.zeros((), np.int32)
+        net.updates[effects] = reader.order.last
     updated = {result: arguments[argument] for argument, result in kept.items()}
     for number, value in enumerate(results):
         if number in updated:

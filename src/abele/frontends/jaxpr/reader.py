@@ -10,7 +10,7 @@ constants of the network.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -26,6 +26,8 @@ from abele.graph.debug import DebugRecord
 from abele.network import BlockBuilder, NetworkBuilder, Value
 from abele.network.interpreter import Interpreter
 from abele.network.ops import build
+from abele.numerics import i32
+from abele.poplibs.gcl import CommGroup
 
 Random = Literal["exact", "device"]
 """Source of random bits."""
@@ -33,6 +35,19 @@ Random = Literal["exact", "device"]
 LARGEST_KNOWN = 2**16
 """Elements of a result that is computed here, where all operands are known; larger ones are left to the device, which
 makes them where they are read."""
+
+
+@dataclass
+class EffectOrder:
+    """Order of effects in a block: calls of the host each take the value that the one before has given.
+
+    Nothing else keeps an op whose results nobody reads, so the last value has to leave the block.
+
+    Attributes:
+        last: That of the last effect, i32[]; None before the first.
+    """
+
+    last: Value | None = None
 
 
 @dataclass
@@ -47,6 +62,8 @@ class JaxprReader:
         scope: Names around the equations, as ``flax`` and ``jax.named_scope`` give them.
         differentiated: True where the network is differentiated by Abele: functions keep derivatives of their own.
         random: ``exact`` for the bits that JAX draws from a key; ``device`` for those of the machine's generator.
+        axes: Replicas that an axis of a mesh, or of a map over replicas, goes along.
+        order: Order of effects in the block.
     """
 
     net: BlockBuilder
@@ -56,6 +73,8 @@ class JaxprReader:
     differentiated: bool = False
     made_by: dict[Any, Any] = field(default_factory=dict)
     random: Random = "exact"
+    axes: Mapping[str, CommGroup] = field(default_factory=dict)
+    order: EffectOrder = field(default_factory=EffectOrder)
 
     # --- jaxprs ---------------------------------------------------------------------------------------------------
 
@@ -87,7 +106,23 @@ class JaxprReader:
 
     def inside(self, net: BlockBuilder, **changes: Any) -> JaxprReader:
         """A reader of equations inside of those read here, into a block."""
-        return replace(self, net=net, values={}, **changes)
+        order = self.order if net is self.net else EffectOrder()
+        return replace(self, net=net, values={}, order=order, **changes)
+
+    def effects(self, jaxpr: Any, region: BlockBuilder, arguments: Sequence[Any], last: Value) -> list[Any]:
+        """As :meth:`body`, after an effect of the block around; that of the last one in the body is the last result."""
+        reader = self.inside(region)
+        reader.order.last = last
+        inner, consts = (jaxpr.jaxpr, jaxpr.consts) if hasattr(jaxpr, "jaxpr") else (jaxpr, ())
+        return [*reader.jaxpr(inner, [reader.constant(c) for c in consts], arguments), reader.order.last]
+
+    @property
+    def last_effect(self) -> Value:
+        """The value that the next effect takes."""
+        if self.order.last is None:
+            self.order.last = self.net.constant(0, i32)
+        return self.order.last
+
     def of_elements(
         self, region: BlockBuilder, jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Value]
     ) -> list[Value]:

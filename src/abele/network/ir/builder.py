@@ -126,6 +126,11 @@ class BlockBuilder:
         """Name and source line of the ops that are made now."""
         return self._origin
 
+    @property
+    def place(self) -> Place:
+        """Place of the ops that are made now."""
+        return self._place
+
     @contextmanager
     def at(
         self,

@@ -28,6 +28,7 @@ from abele.network.ops.recurrent import lstm
 from abele.network.ops.reduction import mean, reduce, sum_to
 from abele.network.ops.replicas import (
     replica_copy,
+    replica_exchange,
     replica_gather,
     replica_max,
     replica_rank,
@@ -145,6 +146,7 @@ __all__ = [
     "reduce",
     "reduce_scatter",
     "replica_copy",
+    "replica_exchange",
     "replica_gather",
     "replica_max",
     "replica_rank",

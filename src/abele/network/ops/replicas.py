@@ -30,7 +30,7 @@ from abele.arrays import Array
 from abele.graph import Tensor
 from abele.network.ir import BlockBuilder, NetworkOp, Value
 from abele.network.registry import Gradients, OpRule, RowWise, Types, no_derivative, only, require, rule
-from abele.numerics import i32
+from abele.numerics import bool_, i32
 from abele.poplibs import gcl, popops
 from abele.poplibs.gcl import CommGroup
 from abele.poplibs.popops.expr import Cast, Const, Expr, Op, _1
@@ -66,7 +66,7 @@ def replica_sum(net: BlockBuilder, value: Value, group: CommGroup, readers: str 
 
     Args:
         net: The network to extend.
-        value: Floats.
+        value: Numbers.
         group: Group of replicas that sum, with its size.
         readers: :data:`ALIKE`, where what is computed of the sum is the same on all replicas and counts once; or
             :data:`APART`, where each replica makes something else of it.
@@ -96,7 +96,7 @@ def replica_scatter(net: BlockBuilder, value: Value, dim: int, group: CommGroup,
 
     Args:
         net: The network to extend.
-        value: Alike on all replicas; or floats that differ, where it is a part of their sum.
+        value: Alike on all replicas; or numbers that differ, where it is a part of their sum.
         dim: Its extent is a multiple of the replicas of a group.
         group: Group of replicas that share.
         of_sum: True for the part of the sum over the group.
@@ -108,6 +108,11 @@ def replica_scatter(net: BlockBuilder, value: Value, dim: int, group: CommGroup,
     shape = tuple(n // group.size if d == dim else n for d, n in enumerate(value.shape))
     attributes = group_attributes(group) | {"dim": dim, "of_sum": of_sum}
     return net.emit("replica_scatter", [value], shape, value.dtype, **attributes)
+
+
+def replica_exchange(net: BlockBuilder, value: Value, group: CommGroup) -> Value:
+    """Row r of the replica of rank p as row p of the replica of rank r, for ``value`` [size of a group, …]."""
+    return value if _alone(group) else net.emit_like("replica_exchange", [value], value, **group_attributes(group))
 
 
 def replica_rank(net: BlockBuilder, group: CommGroup) -> Value:
@@ -187,7 +192,7 @@ class ReplicaSum(ReplicaRule, RowWise):
         """Type of the operand."""
         (value,) = op.inputs
         _check_group(op)
-        require(value.dtype.is_float, f"floats are summed over replicas, not {value}")
+        require(value.dtype != bool_, f"numbers are summed over replicas, not {value}")
         _check_readers(op)
         return [value.type]
 
@@ -278,7 +283,7 @@ class ReplicaScatter(ReplicaRule):
         _check_group(op)
         require(0 <= dim < value.ndim, f"{value} has no dimension {dim}")
         require(value.shape[dim] % size == 0, f"dimension {dim} of {value} has no {size} equal parts")
-        require(value.dtype.is_float or not op.attrs["of_sum"], f"floats are summed over replicas, not {value}")
+        require(value.dtype != bool_ or not op.attrs["of_sum"], f"numbers are summed over replicas, not {value}")
         return [(tuple(n // size if d == dim else n for d, n in enumerate(value.shape)), value.dtype)]
 
     def among(self, op: NetworkOp, group: Sequence[Sequence[Array]], rank: int) -> Array:
@@ -300,6 +305,32 @@ class ReplicaScatter(ReplicaRule):
         """The parts of all replicas."""
         readers = APART if op.attrs["of_sum"] else ALIKE
         return [replica_gather(net, only(grads), op.attrs["dim"], group_of(op), readers)]
+
+
+@rule("replica_exchange")
+class ReplicaExchange(ReplicaRule):
+    """Rows that each replica of a group has for each, sent to them."""
+
+    attributes: ClassVar = GROUP_ATTRIBUTES
+
+    def types(self, op: NetworkOp) -> Types:
+        """Type of the operand."""
+        (value,) = op.inputs
+        _check_group(op)
+        require(value.ndim > 0 and value.shape[0] == op.attrs["size"], f"{value} has no {op.attrs['size']} rows")
+        return [value.type]
+
+    def among(self, op: NetworkOp, group: Sequence[Sequence[Array]], rank: int) -> Array:
+        """The own row of everyone."""
+        return np.stack([x[rank] for (x,) in group])
+
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
+        """One all-to-all."""
+        return gcl.all_to_all_cross_replica(to.graph, to[op.inputs[0]], to.prog, group_of(op))
+
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+        """The gradients, sent back."""
+        return [replica_exchange(net, only(grads), group_of(op))]
 
 
 @rule("replica_rank")

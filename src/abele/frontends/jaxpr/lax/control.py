@@ -28,7 +28,7 @@ MOST_KNOWN_TRIPS = 64
 # --- functions that are called ----------------------------------------------------------------------------------------
 
 
-@primitive("jit", "pjit", "closed_call", "core_closed_call", "call", "core_call", "custom_vmap_call", "linear_call")
+@primitive("jit", "pjit", "closed_call", "call", "custom_vmap_call", "linear_call")
 def inlined(call: PrimitiveCall, *operands: Any) -> Any:
     """Results of a function that was traced by itself."""
     inner = next(call.params[name] for name in ("jaxpr", "call_jaxpr", "call", "callee") if name in call.params)
@@ -37,7 +37,7 @@ def inlined(call: PrimitiveCall, *operands: Any) -> Any:
     return tuple(call.reader.jaxpr(inner, (), operands))
 
 
-@primitive("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr")
+@primitive("custom_jvp_call", "custom_vjp_call")
 def custom_derivative(call: PrimitiveCall, *operands: Any, call_jaxpr: Any) -> Any:
     """Results of a function with a derivative of its own.
 
@@ -134,6 +134,8 @@ def scan(
     stacked = operands[num_consts + num_carry :]
     if not length:
         return (*carry, *(build.full(call.net, 0, *each) for each in call.results[num_carry:]))
+    if call.eqn.effects:
+        return _scan_with_effects(call, consts, carry, stacked, jaxpr, length=length, reverse=reverse)
     group = min(max(int(unroll), 1), length)
     trips = length // group
 
@@ -165,6 +167,31 @@ def scan(
     tables = [build.full(call.net, 0, *each) for each in call.results[num_carry:]]
     state = build.loop(call.net, trips, [*carry, *tables], several)
     return tuple(several(call.net, call.net.constant(trips, i32), *state, steps=length % group))
+
+
+def _scan_with_effects(
+    call: PrimitiveCall,
+    consts: Sequence[Value],
+    carry: Sequence[Value],
+    stacked: Sequence[Value],
+    jaxpr: Any,
+    *,
+    length: int,
+    reverse: bool,
+) -> Any:
+    """A scan whose trips call the host: their order is carried too."""
+    num_carry = len(carry)
+    tables = [build.full(call.net, 0, *each) for each in call.results[num_carry:]]
+
+    def trip(net: BlockBuilder, number: Value, last: Value, *values: Value) -> list[Value]:
+        index = build.map_(net, (length - 1) - arg(0), [number], i32) if reverse else number
+        rows = [build.read_row(net, table, index) for table in stacked]
+        *made, after = call.reader.effects(jaxpr, net, [*consts, *values[:num_carry], *rows], last)
+        written = zip(values[num_carry:], made[num_carry:], strict=True)
+        return [after, *made[:num_carry], *(build.write_row(net, t, net.read(r), index) for t, r in written)]
+
+    call.reader.order.last, *state = build.loop(call.net, length, [call.reader.last_effect, *carry, *tables], trip)
+    return tuple(state)
 
 
 def _row(net: BlockBuilder, table: Value, number: Value) -> Value:
@@ -200,6 +227,17 @@ def while_(
     # Of a batch, trips go on while any condition holds; what is done stays as it is.
     is_batched = bool(cond_jaxpr.out_avals[0].shape)
 
+    if cond_jaxpr.effects:
+        raise call.refuse("calls the host in its condition", "call it in the body of the loop")
+    if call.eqn.effects:
+
+        def with_effects(net: BlockBuilder, number: Value, last: Value, *values: Value) -> list[Value]:
+            *made, after = call.reader.effects(body_jaxpr, net, [*consts, *values], last)
+            return [after, *made]
+
+        first = [call.reader.last_effect, *carry]
+        call.reader.order.last, *state = build.while_(call.net, first, lambda n, _, *v: holds(n, *v), with_effects)
+        return tuple(state)
     trips = _known_trips(call, cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts, operands)
     if trips is None:
         return build.while_(call.net, carry, holds, trip)
@@ -256,7 +294,7 @@ def _known_trips(
 
 
 def _step_of(body: Any, place: int, consts: int) -> int | None:
-    """What a body adds to a carried number in each trip; None where it does something else to it."""
+    """Number that a body adds to a carried one in each trip; None where it does something else to it."""
     before, after = body.invars[consts + place], body.outvars[place]
     if after is before:
         return 0
@@ -287,14 +325,24 @@ def cond(call: PrimitiveCall, index: Value, *operands: Value, branches: Sequence
     if known is not None:
         chosen = branches[min(max(int(known), 0), len(branches) - 1)]
         return tuple(call.reader.closed(chosen, operands))
-    cases = [_case(call, branch, operands) for branch in branches]
+    last = call.reader.last_effect if call.eqn.effects else None
+    cases = [_case(call, branch, operands, last) for branch in branches]
     if len(cases) == 2:
-        return build.cond(call.net, _as_bool(call.net, index), cases[1], cases[0])
-    return build.switch(call.net, index, cases)
+        made = build.cond(call.net, _as_bool(call.net, index), cases[1], cases[0])
+    else:
+        made = build.switch(call.net, index, cases)
+    if last is None:
+        return made
+    *results, call.reader.order.last = made
+    return tuple(results)
 
 
-def _case(call: PrimitiveCall, branch: Any, operands: Sequence[Value]) -> Callable[[BlockBuilder], list[Value]]:
-    return lambda region: call.reader.body(branch, region, operands)
+def _case(
+    call: PrimitiveCall, branch: Any, operands: Sequence[Value], last: Value | None
+) -> Callable[[BlockBuilder], list[Value]]:
+    if last is None:
+        return lambda region: call.reader.body(branch, region, operands)
+    return lambda region: call.reader.effects(branch, region, operands, last)
 
 
 def _as_bool(net: BlockBuilder, index: Value) -> Value:
