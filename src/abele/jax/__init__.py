@@ -1,24 +1,36 @@
 """``from abele import jax``: functions of JAX, compiled for the machine.
 
-``abele.jax.jit`` takes what ``jax.jit`` takes. ``grad``, ``vmap`` and the others are JAX's own: it traces them.
+``abele.jax.jit`` takes what ``jax.jit`` takes, ``pmap`` runs on replicas. ``grad``, ``vmap`` and others are JAX's own,
+which traces them. Programs run unchanged with ``python -m abele.jax program.py``, or after ``abele.jax.install()``.
 """
 
-from jax import checkpoint, grad, jacfwd, jacrev, jvp, value_and_grad, vjp, vmap
+from jax import (
+    checkpoint,
+    grad,
+    hessian,
+    jacfwd,
+    jacrev,
+    jvp,
+    linearize,
+    shard_map,
+    value_and_grad,
+    vjp,
+    vmap,
+)
 
-from abele.frontends.jax import Compiled, DeviceArray, Jitted, Lowered, jit, pmap
+from abele.frontends.jax import *  # noqa: F403
+from abele.frontends.jax import __all__ as _names
 
 __all__ = [
-    "Compiled",
-    "DeviceArray",
-    "Jitted",
-    "Lowered",
+    *_names,
     "checkpoint",
     "grad",
+    "hessian",
     "jacfwd",
     "jacrev",
-    "jit",
     "jvp",
-    "pmap",
+    "linearize",
+    "shard_map",
     "value_and_grad",
     "vjp",
     "vmap",

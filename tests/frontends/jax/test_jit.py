@@ -1,6 +1,7 @@
 """``abele.jax.jit`` computes what ``jax.jit`` does, for whatever its arguments and results are."""
 
 import dataclasses
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from abele import jax as ajax
+from abele.jax.__main__ import main as run_program
 
 
 def equal(ours, theirs):
@@ -168,6 +170,60 @@ def test_iterations_run_on_a_leading_axis():
 def test_larger_arrays_that_a_function_closes_over_are_sent_once():
     table = jnp.arange(3000.0)
     same(lambda x: x + table[:3], jnp.ones(3))
+
+
+PROGRAM = """
+import functools, sys
+import jax, jax.numpy as jnp
+
+@functools.partial(jax.jit, static_argnums=1, donate_argnums=0)
+def step(state, scale, x):
+    return jax.tree.map(lambda s: s + scale * x.sum(), state)
+
+@jax.jit
+def mean(x):
+    return x.mean()
+
+state = {"a": jnp.zeros(2)}
+for _ in range(2):
+    state = step(state, 3, jnp.ones(4))
+print(state["a"].tolist(), float(mean(state["a"])), type(step).__module__, type(jax.nn.relu).__module__, sys.argv[1:])
+print(float(mean(jnp.ones(2))), len(jax.devices()))
+"""
+
+
+def test_programs_run_unchanged(tmp_path, monkeypatch, capsys):
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    monkeypatch.setattr("sys.argv", ["abele.jax", str(program), "--more"])
+    monkeypatch.setattr("sys.path", list(sys.path))
+    before = jax.jit
+    try:
+        run_program()
+    finally:
+        ajax.uninstall()
+    assert jax.jit is before
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == "[24.0, 24.0] 24.0 abele.frontends.jax.jit jax._src.custom_derivatives ['--more']"
+    assert second == "1.0 1"
+
+
+def test_wrappers_of_libraries_compile_what_is_the_users():
+    equinox = pytest.importorskip("equinox")
+    ajax.install(settings={"name": "installed"})
+    try:
+        model = equinox.nn.MLP(2, 1, 4, 1, key=jax.random.key(0))
+
+        @equinox.filter_jit
+        def f(model, x):
+            return jax.vmap(model)(x)
+
+        got = f(model, jnp.ones((3, 2)))
+        np.testing.assert_allclose(got, jax.vmap(model)(jnp.ones((3, 2))), rtol=1e-5)
+        assert jax.jit(lambda x: x)(2.0) == 2
+        assert jax.jit(lambda x: x + 1)._settings.name == "installed"
+    finally:
+        ajax.uninstall()
 
 
 class TestInsideOfJax:

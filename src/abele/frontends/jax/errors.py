@@ -10,7 +10,7 @@ from types import TracebackType
 
 import jax
 
-from abele.errors import AbeleError, SignatureError, TypeMismatchError
+from abele.errors import AbeleError, ElementRangeError, SignatureError, TypeMismatchError
 
 _FOREIGN = (os.path.dirname(jax.__file__), os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
 
@@ -29,6 +29,10 @@ class ResultError(TypeMismatchError):
 
 class NoArrayError(TypeMismatchError):
     """An argument that is no array, and not said to be static."""
+
+
+class ArgumentPlaceError(AbeleError, ValueError):
+    """An argument that is not in the memory of the host."""
 
 
 class StaticError(AbeleError, ValueError):
@@ -110,11 +114,20 @@ def traced_errors(name: str) -> Iterator[None]:
         first, *rest = [line for line in str(error).splitlines() if line and "See https" not in line]
         at = users_line(error.__traceback__)
         raise ours(f"{name} cannot be traced: {first}", at=at, because="\n".join(rest) or None, remedy=remedy) from None
+    except OverflowError as error:
+        raise ElementRangeError(
+            f"an integer of {name} does not fit in 32 bits",
+            because=str(error).splitlines()[0],
+            remedy="numbers within ±2³¹, or float32",
+        ) from None
     except TypeError as error:
-        raise _type_error(name, error) from error
+        kind = _type_error(name, error)
+        if kind is None:
+            raise
+        raise kind from None
 
 
-def _type_error(name: str, error: TypeError) -> Exception:
+def _type_error(name: str, error: TypeError) -> AbeleError | None:
     first = str(error).splitlines()[0] if str(error) else ""
     if "not a valid JAX type" in first and "returned" in first:
         return ResultError(
@@ -126,4 +139,4 @@ def _type_error(name: str, error: TypeError) -> Exception:
             f"an argument of {name} is no array: {first}",
             remedy="pass arrays and numbers, or name it in static_argnums or static_argnames",
         )
-    return error
+    return None

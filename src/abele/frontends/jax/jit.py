@@ -16,21 +16,30 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax._src import core
+from jax._src import core, source_info_util
 from jax._src.array import ArrayImpl
 
 from abele.compiler import Executable
 from abele.errors import BatchSizeError, InvalidOptionError
 from abele.frontends.jax.callback import call_from_jax
-from abele.frontends.jax.errors import CallError, NoArrayError, StaticError, traced_errors
+from abele.frontends.jax.errors import (
+    ArgumentPlaceError,
+    CallError,
+    LeakedTracerError,
+    NoArrayError,
+    StaticError,
+    traced_errors,
+)
 from abele.frontends.jax.program import JitProgram, MemoryStats
 from abele.frontends.jax.resident import DeviceArray
 from abele.frontends.jax.traced import CallRuns, Traced
 from abele.frontends.jaxpr import is_key
+from abele.frontends.jaxpr.reader import Random
 from abele.machine import System
 from abele.network import Network, inference_pipeline
 from abele.report import Report
 from abele.session import Settings
+from abele.session.settings import SETTINGS
 from abele.words import counted
 
 canonical = jax.dtypes.canonicalize_dtype
@@ -72,6 +81,21 @@ def form_of(leaf: Any) -> Form:
     if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
         return (tuple(leaf.shape), leaf.dtype, bool(getattr(leaf, "weak_type", False)))
     return ("?", type(leaf))
+
+
+def check_host(name: str, leaf: Any) -> None:
+    """Raise if an argument lies on another device of JAX.
+
+    Raises:
+        ArgumentPlaceError: It does.
+    """
+    other = next((d for d in getattr(leaf, "devices", set)() if d.platform != "cpu"), None)
+    if other is not None:
+        raise ArgumentPlaceError(
+            f"{name} is on {other}",
+            because="arguments are read from the memory of the host",
+            remedy="jax.device_put(x, jax.devices('cpu')[0]), or run with JAX_PLATFORMS=cpu",
+        )
 
 
 # --- what compiling gives ---------------------------------------------------------------------------------------------
@@ -224,7 +248,7 @@ class Jitted:
     """
 
     def __init__(
-        self, fn: Callable[..., Any], names: ArgumentNames, iterations: int | None, settings: Settings, random: str
+        self, fn: Callable[..., Any], names: ArgumentNames, iterations: int | None, settings: Settings, random: Random
     ) -> None:
         self.__wrapped__, self.__name__ = fn, getattr(fn, "__name__", type(fn).__name__)
         functools.update_wrapper(self, fn)
@@ -258,8 +282,10 @@ class Jitted:
         with self._lock:
             found = self._programs.get(key)
             if found is None:
-                found = Compiled(JitProgram(self._traced(leaves, tree, statics), self._settings))
-                self._programs[key] = found
+                traced = self._traced(leaves, tree, statics)
+                for name, leaf in zip(traced.names, leaves, strict=True):
+                    check_host(name, leaf)
+                found = self._programs[key] = Compiled(JitProgram(traced, self._settings))
             return found
 
     def _traced(self, leaves: Sequence[Any], tree: Any, statics: Any) -> Traced:
@@ -271,6 +297,7 @@ class Jitted:
             leaves = [self._one_of(*each) for each in zip(leaves, in_axes, names, strict=True)]
             args, kwargs = tree.unflatten(leaves)
         traced = self._trace(*self._names.merged(args, kwargs, statics))
+        _check_closed(self.__name__, traced.jaxpr, len(names))
         return Traced(
             name=self.__name__,
             jaxpr=traced.jaxpr,
@@ -279,6 +306,7 @@ class Jitted:
             names=tuple(names),
             donated=tuple(donated),
             lanes=None if in_axes is None else self._lanes(in_axes, traced.out_tree),
+            random=self._random,
         )
 
     def _in_axes(self, leaves: Sequence[Any], donated: Sequence[bool], arguments: Any) -> tuple[int | None, ...] | None:
@@ -359,6 +387,21 @@ class Jitted:
 
     def __repr__(self) -> str:
         return f"<abele.jax.jit of {self.__name__}, {counted(len(self._programs), 'program')}>"
+
+
+def _check_closed(name: str, jaxpr: Any, arguments: int) -> None:
+    """Raise if a function closes over values of another trace, which enter before its arguments."""
+    others = set(jaxpr.jaxpr.invars[: len(jaxpr.jaxpr.invars) - arguments])
+    if others:
+        reads = (eqn for eqn in jaxpr.jaxpr.eqns if others.intersection(v for v in eqn.invars if v in others))
+        frames = (source_info_util.user_frame(eqn.source_info.traceback) for eqn in reads)
+        at = next((f"{f.file_name}:{f.start_line}" for f in frames if f is not None), None)
+        raise LeakedTracerError(
+            f"{name} cannot be traced: it closes over {counted(len(others), 'value')} of another trace",
+            at=at,
+            because="a traced value was kept in a global, an object or a function that outlives its trace",
+            remedy="return the value from the traced function, and pass it as an argument",
+        )
 
 
 def _flatten(arguments: Any) -> tuple[list[Any], Any]:
@@ -507,7 +550,9 @@ def settings_of(
     fn: Callable[..., Any], target: str | System | None, settings: Settings | Mapping[str, Any] | None
 ) -> Settings:
     """Settings of a function's programs, which bear its name unless they have one."""
-    chosen = settings if isinstance(settings, Settings) else Settings(**dict(settings or {}))
+    if not isinstance(settings, Settings):
+        settings = Settings(**{SETTINGS.find(name): value for name, value in (settings or {}).items()})
+    chosen = settings
     if target is not None:
         chosen = replace(chosen, system=target)
     named = chosen.name != Settings().name
@@ -524,7 +569,7 @@ def jit(
     target: str | System | None = None,
     device_iterations: int | None = None,
     settings: Settings | Mapping[str, Any] | None = None,
-    random: str = "exact",
+    random: Random = "exact",
     inline: bool = False,
     keep_unused: bool = False,
 ) -> Any:

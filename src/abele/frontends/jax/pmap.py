@@ -14,6 +14,7 @@ from abele.errors import BatchSizeError, InvalidOptionError
 from abele.frontends.jax.errors import TransformError, traced_errors
 from abele.frontends.jax.jit import ArgumentNames, Jitted, one_of, settings_of
 from abele.frontends.jax.traced import CallRuns
+from abele.frontends.jaxpr.reader import Random
 from abele.machine import System
 from abele.session import Settings
 
@@ -37,7 +38,7 @@ class Mapped(Jitted):
     """A function that runs on several replicas; see :func:`pmap`."""
 
     def __init__(
-        self, fn: Callable[..., Any], names: ArgumentNames, settings: Settings, random: str, axes: _Axes
+        self, fn: Callable[..., Any], names: ArgumentNames, settings: Settings, random: Random, axes: _Axes
     ) -> None:
         super().__init__(fn, names, None, settings, random)
         self._axes = axes
@@ -135,7 +136,7 @@ def pmap(
     donate_argnums: int | Sequence[int] = (),
     target: str | System | None = None,
     settings: Settings | Mapping[str, Any] | None = None,
-    random: str = "exact",
+    random: Random = "exact",
 ) -> Any:
     """A function on several replicas of a program, as ``jax.pmap`` has it on several devices.
 

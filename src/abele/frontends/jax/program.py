@@ -18,7 +18,8 @@ import numpy as np
 from jax._src.lib import xla_client
 
 from abele.arrays import Array
-from abele.frontends.jax.errors import DonatedError
+from abele.frontends.jax.errors import DonatedError, NoArrayError
+from abele.frontends.jax.memory import on_enough_ipus, words
 from abele.frontends.jax.resident import DeviceArray, DonatedSlot
 from abele.frontends.jax.traced import FLOAT0, CallRuns, Traced
 from abele.frontends.jaxpr import is_key, type_of
@@ -85,7 +86,8 @@ class JitProgram:
         )
         self._typed = [Maker(aval) for aval in traced.out_avals]
         self._session: Session | None = None
-        self.compiled = compile_network(self.network, traced.schedule, settings=settings)
+        chosen = on_enough_ipus(settings, traced.schedule)
+        self.compiled = compile_network(self.network, traced.schedule, settings=chosen, words=words)
         self._closed_over = captured.closed_over
 
     # --- running ------------------------------------------------------------------------------------------------------
@@ -261,6 +263,8 @@ def host_array(given: Any, dtype: Any) -> Array:
     """An argument as NumPy has it, without a copy where its type is right; a key is its words."""
     if is_key(dtype):
         return np.asarray(jax.random.key_data(given))
+    if isinstance(given, jax.ShapeDtypeStruct):
+        raise NoArrayError(f"{given} has a type and no values", remedy="pass an array, or use lower()")
     return np.asarray(given, dtype)
 
 

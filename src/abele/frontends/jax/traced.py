@@ -16,6 +16,7 @@ from abele.arrays import Array
 from abele.errors import GraphReplicationError
 from abele.frontends.jax.donation import placed_results
 from abele.frontends.jaxpr import Captured, capture, type_of
+from abele.frontends.jaxpr.reader import Random
 from abele.network import Schedule, Value
 from abele.poplibs.gcl import CommGroup
 
@@ -64,6 +65,7 @@ class Traced:
         names: Name of each argument.
         donated: True for arguments that are donated.
         lanes: Runs of one call; None for one.
+        random: Source of random bits: JAX's, or the machine's generator.
         captured: The network with the value of each argument and result.
         places: Result in the place of each donated argument.
     """
@@ -75,6 +77,7 @@ class Traced:
     names: tuple[str, ...]
     donated: tuple[bool, ...]
     lanes: CallRuns | None
+    random: Random
     captured: Captured = field(init=False)
     places: Mapping[int, int] = field(init=False)
 
@@ -98,7 +101,9 @@ class Traced:
         object.__setattr__(self, "places", places)
         lanes = self.lanes
         axes = {lanes.axis_name: CommGroup.consecutive(lanes.count)} if lanes is not None and lanes.on_replicas else {}
-        object.__setattr__(self, "captured", capture(self.jaxpr, self.names, places, absent, axes=axes))
+        object.__setattr__(
+            self, "captured", capture(self.jaxpr, self.names, places, absent, axes=axes, random=self.random)
+        )
 
     @property
     def _on_replicas(self) -> bool:

@@ -19,7 +19,7 @@ import jax.extend.core as jec
 import numpy as np
 from jax._src import source_info_util
 
-from abele.errors import UnsupportedOpError
+from abele.errors import TypeMismatchError, UnsupportedOpError
 from abele.frontends.jaxpr.registry import HANDLERS, PrimitiveCall, call_handler, unsupported
 from abele.frontends.jaxpr.types import element_type, is_key, is_token, type_of
 from abele.graph.debug import DebugRecord
@@ -60,6 +60,7 @@ class JaxprReader:
         missing: Equations that have no lowering, of all blocks.
         made_by: The equation that made each variable.
         scope: Names around the equations, as ``flax`` and ``jax.named_scope`` give them.
+        random: ``exact`` for the bits that JAX draws from a key; ``device`` for those of the machine's generator.
         differentiated: True where the network is differentiated by Abele: functions keep derivatives of their own.
         random: ``exact`` for the bits that JAX draws from a key; ``device`` for those of the machine's generator.
         axes: Replicas that an axis of a mesh, or of a map over replicas, goes along.
@@ -70,6 +71,7 @@ class JaxprReader:
     values: dict[Any, Any] = field(default_factory=dict)
     missing: list[UnsupportedOpError] = field(default_factory=list)
     scope: str = ""
+    random: Random = "exact"
     differentiated: bool = False
     made_by: dict[Any, Any] = field(default_factory=dict)
     random: Random = "exact"
@@ -182,6 +184,9 @@ class JaxprReader:
                         "express it with primitives that have one (docs/primitives.md)",
                     )
                 results = self._results(eqn, handler, operands)
+            except TypeMismatchError as error:
+                error.at = error.at or self.net.origin.location or None
+                raise
             except UnsupportedOpError as error:
                 # The others are looked for as well: zeros stand for the results.
                 self.missing.append(error)
