@@ -57,6 +57,8 @@ def test_page__snippets_one_after_the_other__run(
     if page.name == "lightning.md":
         warnings.simplefilter("ignore")  # Lightning's own, of PyTorch's newer names.
         pytest.importorskip("lightning", reason="needs Lightning")
+    if page.name == "jax.md":
+        pytest.importorskip("jax", reason="needs JAX")
     if page.name == "report.md":
         pytest.importorskip("matplotlib", reason="needs matplotlib")
     if page.name in ("cpp_codelets.md", "errors.md"):
