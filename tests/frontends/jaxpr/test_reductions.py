@@ -125,9 +125,6 @@ def test_arrays_without_elements():
             x[jnp.zeros((0,), int)],
             some[jnp.zeros((0,), int)],
             some.at[jnp.zeros((0,), int)].add(jnp.zeros((0, 3))),
-            lax.gather(
-                x, jnp.zeros((2, 1), int), lax.GatherDimensionNumbers((1,), (), (0,)), (0, 3), mode="fill", fill_value=7
-            ),
             jnp.where(x > 0, x, 1.0),
             jnp.nonzero(x, size=2),
             lax.reduce(x, 3.0, lambda a, b: a * b + 1, (0,)),

@@ -394,8 +394,6 @@ def gather(
         for d in range(len(numbers.offset_dims) + indices.ndim - 1)
     ]
     labels += [("array", d) for d in range(rank, array.ndim)]
-    if not array.size:
-        return build.full(net, _fill_of(call, fill_value), call.shape, call.dtype)
     made, inside = _taken(found, array, labels), found.inside()
     fill = _fill_of(call, fill_value) if inside is not None else 0.0
     if inside is None or (fill == 0 and not found.alone):
@@ -485,7 +483,7 @@ _OF_BOOLS = {"add": apply("or", x, y), "mul": apply("and", x, y), "max": apply("
 
 def _scattered(call: PrimitiveCall, array: Value, indices: Value, updates: Value, operation: str) -> Value:
     net, found, labels = call.net, *_of_scatter(call, array, indices)
-    if not updates.size or not array.size:
+    if not updates.size:
         return array
     if found.alone:
         return _alone(call, found, array, updates, labels, operation)
@@ -606,7 +604,7 @@ def scatter(
     if update_jaxpr is None:
         return _scattered(call, array, indices, updates, "set")
     net, found, labels = call.net, *_of_scatter(call, array, indices)
-    if not updates.size or not array.size:
+    if not updates.size:
         return array
 
     def applied(net: BlockBuilder, value: Value) -> Value:
