@@ -13,7 +13,7 @@ from abele.expr.derivative import arg
 from abele.graph import Copy, Execute, Graph, Tensor
 from abele.graph.program import walk
 from abele.machine import systems
-from abele.network import Group, NetworkBuilder, Place, Schedule, Sgd
+from abele.network import Group, NetworkBuilder, Place, Schedule, Sgd, evaluate
 from abele.network.ir import BlockBuilder, PlanHint, Value
 from abele.network.ops import build
 from abele.network.ops.recurrent import LstmValues, lstm
@@ -368,3 +368,55 @@ def test_lowering__look_ups_with_a_share_of_memory__spread_their_table_with_it(s
     graph = lowered(net).graph
     table = next(v for v in graph.variables if v.name.endswith("table"))
     assert len(np.unique(table.mapping.tile)) == tiles
+
+
+def rows_of_loop(net: NetworkBuilder, table: Value) -> None:
+    """Rows of a table, each with the sum of those before it written to another table."""
+    shape = table.shape[1:]
+
+    def body(block: BlockBuilder, trip: Value, total: Value, made: Value) -> list[Value]:
+        begin = build.reshape(block, trip, (1,))
+        row = build.read_window(block, table, begin, [0], [1])
+        total = build.map_(block, arg(0) + arg(1), [total, build.reshape(block, row, shape)])
+        return [total, build.write_row(block, made, total, trip)]
+
+    zeros = [build.full(net, 0.0, s, f32) for s in (shape, table.shape)]
+    for value in build.loop(net, table.shape[0], zeros, body):
+        net.output(value)
+
+
+def test_loop__windows_of_a_computed_array__are_cut_where_they_lie() -> None:
+    net = NetworkBuilder()
+    x = net.input((40, 8, 64), "f32", "x")
+    rows_of_loop(net, build.map_(net, arg(0) * 2.0, [x]))
+    rng = np.random.default_rng(0)
+    given = rng.normal(size=x.shape).astype(np.float32)
+    with Session.of(net.finish()) as session:
+        total, made = session(given)
+        steps = session.report.steps
+        inside = np.asarray(steps["executions"]) == x.shape[0]
+        moved = np.asarray(steps["exchanged_bytes"])[inside].sum()
+    np.testing.assert_allclose(made, np.cumsum(2 * given, axis=0), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(total, made[-1])
+    # A trip sends its number to all tiles, and a row to where the sums are and back.
+    assert moved < 3 * given[0].nbytes + 3 * 4 * 1472
+
+
+@pytest.mark.parametrize("begin", [-9, -1, 0, 3, 5, 99])
+def test_windows__partly_outside__are_zero_there_and_not_written(begin: int) -> None:
+    net = NetworkBuilder()
+    x, window, at = net.input((6, 4), "f32", "x"), net.input((2, 3), "f32", "window"), net.input((2,), "i32", "at")
+    net.output(build.read_window(net, x, at, [0, 1], [2, 3]))
+    net.output(build.write_window(net, x, window, at, [0, 1]))
+    given = np.arange(24, dtype=np.float32).reshape(6, 4) + 1
+    patch, starts = -np.ones((2, 3), np.float32), np.array([begin, 1], np.int32)
+    wide, there = np.zeros((230, 4), np.float32), slice(begin + 100, begin + 102)
+    wide[100:106] = given
+    read = wide[there, 1:4].copy()
+    wide[there, 1:4] = patch
+    captured = net.finish()
+    values = evaluate(captured, dict(zip(captured.inputs, (given, patch, starts), strict=True)))
+    with Session.of(captured) as session:
+        for made in (session(given, patch, starts), [values[v] for v in captured.outputs]):
+            np.testing.assert_array_equal(made[0], read)
+            np.testing.assert_array_equal(made[1], wide[100:106])

@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import pytest
 
 from abele.frontends.jaxpr import capture
 from abele.frontends.jaxpr.complex_numbers import with_parts
@@ -58,3 +59,9 @@ def check(fn, *args, rtol=2e-6, atol=2e-6, native=False):
                 np.testing.assert_allclose(
                     ours.astype(np.float32), theirs.astype(np.float32), rtol=rtol, atol=atol, equal_nan=True
                 )
+
+
+def mostly_slow(names, *plain):
+    """Names of cases, of which plain runs have those in ``plain``."""
+    assert set(plain) <= set(names)
+    return [name if name in plain else pytest.param(name, marks=pytest.mark.slow) for name in names]

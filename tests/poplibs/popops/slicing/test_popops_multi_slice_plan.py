@@ -249,3 +249,15 @@ def test_create_sliceable_tensor__misspelt_option__is_refused() -> None:
 def test_plan__same_splits__are_equal_whatever_they_cost() -> None:
     plan = embedding.plan(Graph(system_of(4)), "f32", 5, 4, 3)
     assert plan == replace(plan, costs={})
+
+
+def test_plan__few_indices_of_a_table_from_elsewhere__is_spread_and_fits() -> None:
+    graph = Graph("bow-2000:1")
+    room = graph.system.ipu.tile.total_bytes
+    found = {
+        aim: embedding.plan(graph, f32, 30_000, 256, 2, options={"planMinimisationTarget": aim, "usedForUpdate": False})
+        for aim in ("cycles", "cyclesWithTable")
+    }
+    held = {aim: plan.costs["table bytes"] for aim, plan in found.items()}
+    assert held["cycles"] <= room
+    assert held["cyclesWithTable"] < held["cycles"] / 2

@@ -318,6 +318,19 @@ def empty(call: PrimitiveCall) -> Value:
 # --- branches ---------------------------------------------------------------------------------------------------------
 
 
+@primitive("platform_index")
+def platform_index(call: PrimitiveCall, *, platforms: Sequence[Sequence[str] | None]) -> Value:
+    """The case of ``platform_dependent`` for this device: one for any platform, or else the one for CPUs."""
+    cases = [number for wanted in ("ipu", None, "cpu") for number, of in enumerate(platforms) if _names(of, wanted)]
+    if not cases:
+        raise call.refuse("has no case for this device", "give platform_dependent a default")
+    return build.full(call.net, cases[0], (), call.dtype)
+
+
+def _names(platforms: Sequence[str] | None, wanted: str | None) -> bool:
+    return platforms is None if wanted is None else platforms is not None and wanted in platforms
+
+
 @primitive("cond")
 def cond(call: PrimitiveCall, index: Value, *operands: Value, branches: Sequence[Any]) -> Any:
     """Results of the case of an index."""
