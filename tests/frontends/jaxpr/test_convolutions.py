@@ -4,14 +4,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from jax import lax
 
 from abele.errors import UnsupportedOpError
 from frontends.jaxpr.jaxpr_kit import captured, check
 
-QUICK = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+QUICK = settings(
+    max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), database=None, phases=[Phase.generate]
+)
 NHWC = ("NHWC", "HWIO", "NHWC")
 
 
@@ -46,9 +48,8 @@ def convolutions(draw):
     groups, of_batch = draw(st.sampled_from([(1, 1), (1, 1), (2, 1), (1, 2)]))
     batch, channels, made = 2 * draw(st.integers(1, 2)), draw(st.integers(1, 2)), 2 * draw(st.integers(1, 2))
     orders = [tuple(draw(st.permutations(range(rank + 2)))) for _ in range(3)]
-    # The kernel's output channels must not change places with its field, as JAX wants each by its name alone.
     shapes = [(batch, channels * groups, *field), (made, channels, *kernel)]
-    given_shapes = [tuple(shape[order.index(d)] for d in range(rank + 2)) for shape, order in zip(shapes, orders)]
+    given_shapes = [tuple(shape[order.index(d)] for d in range(rank + 2)) for shape, order in zip(shapes, orders, strict=False)]
     params = {
         "window_strides": tuple(strides),
         "padding": tuple(padding),

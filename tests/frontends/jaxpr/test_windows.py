@@ -4,14 +4,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from jax import lax
 from jax._src.lax import windowed_reductions
 
 from frontends.jaxpr.jaxpr_kit import captured, check
 
-QUICK = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+# Cases are not shrunk: XLA ends the process for some that are near to wrong ones.
+QUICK = settings(
+    max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), database=None, phases=[Phase.generate]
+)
 OPERATIONS = {
     "add": (lax.add, 0.0),
     "max": (lax.max, -np.inf),
@@ -52,18 +55,20 @@ def windows(draw):
         "base_dilation": tuple(base),
         "window_dilation": tuple(apart),
     }
-    return draw(st.sampled_from(sorted(OPERATIONS))), tuple(shape), params, dilated
+    # JAX has no gradient of maxima where windows are dilated or leave something out.
+    chooses = not dilated and min(map(min, padding)) >= 0
+    return draw(st.sampled_from(sorted(OPERATIONS))), tuple(shape), params, chooses
 
 
 def check_case(case):
-    name, shape, params, dilated = case
+    name, shape, params, chooses = case
     operation, start = OPERATIONS[name]
 
     def fn(x):
         return lax.reduce_window(x, start, operation, **params)
 
     check(fn, numbers(*shape), atol=1e-5, rtol=1e-5)
-    if name == "add" or (name in ("max", "min") and not dilated):
+    if name == "add" or (name in ("max", "min") and chooses):
         check(gradient(fn), numbers(*shape), atol=1e-5, rtol=1e-5)
 
 
@@ -118,7 +123,7 @@ def test_long_windows__are_reduced_in_steps_that_double():
 @pytest.mark.parametrize("dtype", ["int32", "uint8", "bool", "bfloat16"])
 def test_windows_of_other_types__are_those_of_jax(dtype):
     x = jnp.asarray(np.random.default_rng(0).integers(0, 2 if dtype == "bool" else 6, (7, 9)), dtype)
-    start = jnp.zeros((), dtype)
+    start = np.zeros((), jnp.dtype(dtype))
     operation = lax.bitwise_or if dtype == "bool" else lax.add
     check(lambda v: lax.reduce_window(v, start, operation, (2, 3), (2, 1), "SAME"), x)
     if dtype != "bool":

@@ -106,7 +106,11 @@ def _results(jaxpr: Any, arguments: Sequence[Any], consts: Sequence[Any] = ()) -
     for eqn in inner.eqns:
         operands = [_constant(v.val, v.aval) if isinstance(v, jec.Literal) else values[v] for v in eqn.invars]
         names = source_info_util.current_name_stack() + eqn.source_info.name_stack
-        with source_info_util.user_context(eqn.source_info.traceback, name_stack=names), eqn.ctx.manager:
+        # Functions of JAX itself are traced once: their lines are those of who calls them.
+        own = eqn.source_info.traceback
+        seen = own is not None and source_info_util.user_frame(own) is not None
+        lines = own if seen else source_info_util.current().traceback
+        with source_info_util.user_context(lines, name_stack=names), eqn.ctx.manager:
             values |= zip(eqn.outvars, _of_equation(eqn, operands), strict=True)
     return [_constant(v.val, v.aval) if isinstance(v, jec.Literal) else values[v] for v in inner.outvars]
 
@@ -315,6 +319,26 @@ def _integer_power(eqn: Any, value: Pair) -> Pair:
         left >>= 1
         square = _mul(square, square) if left else square
     return result if eqn.params["y"] >= 0 else _quotient(Pair(jnp.ones_like(value.real)), result)
+
+
+@_rule("reduce_prod")
+def _whole_product(eqn: Any, value: Pair) -> Pair:
+    """Halves times halves along each dimension, until one element is left."""
+    made = Pair(value.real, value.second)
+    for axis in sorted(eqn.params["axes"], reverse=True):
+        while made.real.shape[axis] > 1:
+            half = made.real.shape[axis] // 2
+            low, high, rest = (
+                Pair(*(lax.slice_in_dim(p, *cut, axis=axis) for p in (made.real, made.second)))
+                for cut in ((0, half), (half, 2 * half), (2 * half, None))
+            )
+            both = _mul(low, high)
+            made = Pair(*(lax.concatenate(p, axis) for p in ((both.real, rest.real), (both.second, rest.second))))
+        if made.real.shape[axis] == 0:
+            shape = tuple(1 if d == axis else n for d, n in enumerate(made.real.shape))
+            made = Pair(jnp.ones(shape, np.float32), jnp.zeros(shape, np.float32))
+        made = Pair(*(lax.squeeze(p, [axis]) for p in (made.real, made.second)))
+    return made
 
 
 # --- functions --------------------------------------------------------------------------------------------------------
