@@ -20,7 +20,7 @@ from typing import Any
 import captured as torch_side
 import jax
 import jax.numpy as jnp
-from captured import BATCH, CHANNELS, CONFIG, EPS, FIELD, KERNELS, RATE, WIDTH, Figures, figures
+from captured import BATCH, CHANNELS, CONFIG, EPS, FIELD, KERNELS, RATE, WIDTH, figures
 from jax import lax
 from rich.console import Console
 from rich.table import Table
@@ -119,7 +119,7 @@ def bottleneck(training: bool) -> Callable[..., tuple[Any, Weights]]:
     """The block of ``captured.TorchBottleneck``, channels last."""
 
     def apply(weights: Weights, statistics: Weights, x: Any) -> tuple[Any, Weights]:
-        out, new = x, {}
+        out, new = x, Weights()
         for name in KERNELS:
             numbers = ("NHWC", "HWIO", "NHWC")
             out = lax.conv_general_dilated(out, weights[name], (1, 1), "SAME", dimension_numbers=numbers)
@@ -135,7 +135,7 @@ def bottleneck_state() -> tuple[Weights, Weights, Any]:
     """Weights, running statistics, and what enters."""
     channels = {"reduce": (CHANNELS, WIDTH), "conv": (WIDTH, WIDTH), "expand": (WIDTH, CHANNELS)}
     weights = {name: jnp.zeros((k, k, *channels[name]), _HALF) for name, k in KERNELS.items()}
-    statistics = {}
+    statistics: Weights = {}
     for name, (_, made) in channels.items():
         weights |= {f"{name}/{part}": jnp.zeros(made, _HALF) for part in ("scale", "bias")}
         statistics |= {f"{name}/{part}": jnp.zeros(made, jnp.float32) for part in ("mean", "variance")}

@@ -49,7 +49,9 @@ def convolutions(draw):
     batch, channels, made = 2 * draw(st.integers(1, 2)), draw(st.integers(1, 2)), 2 * draw(st.integers(1, 2))
     orders = [tuple(draw(st.permutations(range(rank + 2)))) for _ in range(3)]
     shapes = [(batch, channels * groups, *field), (made, channels, *kernel)]
-    given_shapes = [tuple(shape[order.index(d)] for d in range(rank + 2)) for shape, order in zip(shapes, orders, strict=False)]
+    given_shapes = [
+        tuple(shape[order.index(d)] for d in range(rank + 2)) for shape, order in zip(shapes, orders, strict=False)
+    ]
     params = {
         "window_strides": tuple(strides),
         "padding": tuple(padding),

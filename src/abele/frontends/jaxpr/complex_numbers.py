@@ -94,7 +94,11 @@ def _apart(array: Any) -> Pair:
 
 
 def _together(value: Any) -> Any:
-    return lax.concatenate([v[..., None] for v in (value.real, value.second)], value.real.ndim) if isinstance(value, Pair) else value
+    return (
+        lax.concatenate([v[..., None] for v in (value.real, value.second)], value.real.ndim)
+        if isinstance(value, Pair)
+        else value
+    )
 
 
 def _results(jaxpr: Any, arguments: Sequence[Any], consts: Sequence[Any] = ()) -> list[Any]:
@@ -555,12 +559,14 @@ half of the frequencies and the other side is real: "result", "operand" or neith
 fourier_p.multiple_results = True
 
 
-@fourier_p.def_abstract_eval
 def _fourier_types(*parts: Any, lengths: tuple[int, ...], inverse: bool, half: str) -> list[Any]:
     del inverse
     last = lengths[-1] // 2 + 1 if half == "result" else lengths[-1]
     shape = (*parts[0].shape[: -len(lengths)], *lengths[:-1], last)
     return [jax.core.ShapedArray(shape, parts[0].dtype)] * (1 if half == "operand" else 2)
+
+
+fourier_p.def_abstract_eval(_fourier_types)
 
 
 @_rule("fft")
@@ -578,7 +584,9 @@ refused_p = jec.Primitive("complex_refused")
 refused_p.multiple_results = True
 
 
-@refused_p.def_abstract_eval
 def _refused_types(*, name: str, results: tuple[tuple[tuple[int, ...], Any], ...]) -> list[Any]:
     del name
     return [jax.core.ShapedArray(shape, dtype) for shape, dtype in results]
+
+
+refused_p.def_abstract_eval(_refused_types)

@@ -108,9 +108,7 @@ def _first(net: BlockBuilder, value: Value, dim: int, count: int) -> Value:
     return pad(net, value, low, high, fill=0.0)
 
 
-def _along(
-    net: BlockBuilder, value: Complex, dim: int, transform: Transform, outputs: int, *, real: bool
-) -> Complex:
+def _along(net: BlockBuilder, value: Complex, dim: int, transform: Transform, outputs: int, *, real: bool) -> Complex:
     dim %= value.real.ndim
     order = [d for d in range(value.real.ndim) if d != dim] + [dim]
     back = sorted(range(len(order)), key=order.__getitem__)

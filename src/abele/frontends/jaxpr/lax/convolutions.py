@@ -100,8 +100,8 @@ def _in_pieces(call: PrimitiveCall, params: ConvParams, by_weights: bool) -> Par
         made = []
         for begin, end in pieces(channels, most // taps):
             some = replace(params, in_channels=end - begin)
-            cut = [build.slice_(net, v, 1, begin, end) for v in (x, kernel)]
-            made.append(_convolved(net, *cut, some, by_weights))
+            some_x, some_kernel = (build.slice_(net, v, 1, begin, end) for v in (x, kernel))
+            made.append(_convolved(net, some_x, some_kernel, some, by_weights))
         return made
 
     return partial

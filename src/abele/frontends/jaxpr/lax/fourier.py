@@ -12,9 +12,7 @@ from abele.network.ops.fourier import Complex, Transform, to_real, transformed
 
 
 @primitive("fourier")
-def fourier(
-    call: PrimitiveCall, *parts: Value, lengths: Sequence[int], inverse: bool, half: str
-) -> tuple[Value, ...]:
+def fourier(call: PrimitiveCall, *parts: Value, lengths: Sequence[int], inverse: bool, half: str) -> tuple[Value, ...]:
     """The transform over the last dimensions: of a signal the last first, of half a spectrum the last at the end."""
     net, value = call.net, Complex(*parts)
     first = value.real.ndim - len(lengths)

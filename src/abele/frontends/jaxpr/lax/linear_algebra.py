@@ -22,7 +22,7 @@ from abele.frontends.jaxpr.registry import PrimitiveCall, primitive
 from abele.kernels.nest.ir import select
 from abele.network import BlockBuilder, Value
 from abele.network.ops import build, matrices
-from abele.network.ops.matrices.composed import one_hot, stacked
+from abele.network.ops.matrices.composed import stacked
 from abele.numerics import f32, i32
 
 

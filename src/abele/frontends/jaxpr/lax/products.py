@@ -88,7 +88,6 @@ def _in_pieces(net: BlockBuilder) -> Any:
     return partial
 
 
-
 @primitive("ragged_dot_general")
 def ragged_dot_general(
     call: PrimitiveCall,

@@ -139,9 +139,7 @@ def random_gamma(call: PrimitiveCall, keys: Value, shape: Value, *, log_space: b
 
 
 @primitive("rng_bit_generator")
-def rng_bit_generator(
-    call: PrimitiveCall, state: Value, *, shape: Sequence[int], dtype: Any
-) -> tuple[Value, Value]:
+def rng_bit_generator(call: PrimitiveCall, state: Value, *, shape: Sequence[int], dtype: Any) -> tuple[Value, Value]:
     """The state after a draw, and random bits: numbers of its last two words on, under its first two as a key."""
     net = call.net
     if state.dtype != u32 or state.shape != (4,):

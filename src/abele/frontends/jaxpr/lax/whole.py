@@ -1,6 +1,6 @@
 """Products of whole numbers on units that multiply floats.
 
-Operands are cut into bytes, ``a = a₀ + 2⁸·a₁ + 2¹⁶·a₂ + 2²⁴·a₃``, of which the last has the sign. A product of two bytes
+Operands are cut into bytes, ``a = a₀ + 2⁸·a₁ + 2¹⁶·a₂ + 2²⁴·a₃``; the last one has the sign. A product of two bytes
 has at most 16 bits, so f32 adds up 256 of them without rounding (1024 of signed ones). What is more is summed as
 integers, which wrap round as JAX's do. Products of bytes that are 2³² times something are left out: two operands of
 32 bits take ten products, two of 8 bits one.

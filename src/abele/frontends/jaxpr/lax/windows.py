@@ -131,7 +131,7 @@ def padded(net: BlockBuilder, value: Value, windows: Windows, fill: Value | floa
 def _filled(net: BlockBuilder, fill: Value | float, shape: _Dims, dtype: ElementType) -> Value:
     if isinstance(fill, Value):
         return build.expand(net, fill, shape)
-    return build.full(net, fill, shape, dtype)
+    return build.full(net, fill, tuple(shape), dtype)
 
 
 # --- reductions -------------------------------------------------------------------------------------------------------
@@ -246,9 +246,7 @@ def _folded(
     return list(values)
 
 
-def _doubled(
-    net: BlockBuilder, values: Sequence[Value], dim: int, size: int, by: int, fold: _Fold
-) -> list[Value]:
+def _doubled(net: BlockBuilder, values: Sequence[Value], dim: int, size: int, by: int, fold: _Fold) -> list[Value]:
     """Windows of ``size`` elements, ``by`` apart, from every element on that has so many."""
     made: list[Value] | None = None
     power, reach, done = list(values), 1, 0
@@ -438,9 +436,7 @@ def _gradient_of_sums(call: PrimitiveCall, windows: Windows) -> Value | None:
     ]
     del high
     ones = (1,) * len(extents)
-    forward = Windows(
-        extents, windows.size, tuple(strides), tuple(zip(lower, upper, strict=True)), ones, ones
-    )
+    forward = Windows(extents, windows.size, tuple(strides), tuple(zip(lower, upper, strict=True)), ones, ones)
     like = Value(extents, grad.dtype)
     pooling = _pooling(like, forward, "sum")
     if pooling is None or forward.outputs != grad.shape:
@@ -482,7 +478,7 @@ _COMPARISONS = {"ge": x >= y, "gt": x > y, "le": x <= y, "lt": x < y}
 
 
 def _by(net: BlockBuilder, comparison: Expr) -> Callable[[Value, Value], Value]:
-    """The window keeps what it has where the comparison with the next element holds, or for a NaN, as it equals none."""
+    """Where the comparison of what a window has with its next element holds, it keeps what it has."""
 
     def stays(best: Value, tap: Value) -> Value:
         return build.map_(net, comparison, [best, tap], bool_)
@@ -500,7 +496,9 @@ def _chosen(
     """The number of the place in each window that is chosen, i32; −1 where there is nothing but padding."""
     net, every = call.net, windows.places()
     if len(every) > MOST_TAPS:
-        raise call.refuse(f"of windows of {len(every)} elements has no lowering", "choose along one dimension at a time")
+        raise call.refuse(
+            f"of windows of {len(every)} elements has no lowering", "choose along one dimension at a time"
+        )
     wide = padded(net, value, windows, fill)
     inside = padded(net, build.full(net, True, value.shape, bool_), windows, False)
     best: Value | None = None
