@@ -214,7 +214,7 @@ class JaxprReader:
         if any(is_token(v.aval) or np.prod(v.aval.shape, dtype=np.int64) > LARGEST_KNOWN for v in eqn.outvars):
             return None
         scratch = NetworkBuilder()
-        reader = self.inside(scratch)
+        reader = self.inside(scratch, made_by={})
         with scratch.at(self.net.origin):
             entering = [scratch.constant(self.net.contents(v), v.dtype) for v in operands]  # type: ignore[arg-type]
             made = call_handler(PrimitiveCall(reader, scratch, eqn), handler, entering)

@@ -9,6 +9,7 @@ from abele.frontends.jaxpr.lax import (  # noqa: F401
     fourier,
     indexing,
     linear_algebra,
+    marks,
     products,
     random,
     reductions,

@@ -8,7 +8,7 @@ Other kinds of keys, and threefry without ``jax_threefry_partitionable``, are re
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -18,18 +18,12 @@ from jax._src.random import core, prng
 from abele.expr import Expr, apply
 from abele.expr.derivative import arg
 from abele.frontends.jaxpr.registry import PrimitiveCall, primitive
-from abele.frontends.jaxpr.types import element_type, host_type
+from abele.frontends.jaxpr.types import element_type
 from abele.network import Value
 from abele.network.ops import build
 from abele.numerics import bool_, f32, i32, u32
 
 x, y, z = arg(0), arg(1), arg(2)
-
-
-def _traced(call: PrimitiveCall, function: Callable[..., Any], *operands: Value) -> list[Value]:
-    """Results of a function of JAX on values: it is traced, and read here."""
-    shapes = [jax.ShapeDtypeStruct(v.shape, host_type(v.dtype)) for v in operands]
-    return call.reader.closed(jax.make_jaxpr(function)(*shapes), operands)
 
 
 def _is_direct(kind: Any) -> bool:
@@ -52,7 +46,7 @@ def same_words(call: PrimitiveCall, keys: Value) -> Value:
 def random_seed(call: PrimitiveCall, seeds: Value, *, impl: Any) -> Value:
     """Keys of seeds: zero and the seed for threefry."""
     if impl.tag != "fry":
-        (keys,) = _traced(call, lambda s: prng.random_seed_impl_base(s, impl=impl), seeds)
+        (keys,) = call.traced(lambda s: prng.random_seed_impl_base(s, impl=impl), seeds)
         return keys
     low = build.reshape(call.net, build.cast(call.net, seeds, u32), (*seeds.shape, 1))
     return build.concat(call.net, [build.full(call.net, 0, low.shape, u32), low], low.ndim - 1)
@@ -64,7 +58,7 @@ def random_split(call: PrimitiveCall, keys: Value, *, shape: Sequence[int]) -> V
     kind, ndim = _kind(call), len(call.avals[0].shape)
     if _is_direct(kind):
         return build.random_words(call.net, keys, shape, pairs=True)
-    (made,) = _traced(call, lambda k: prng.random_split_impl_base(kind, k, ndim, shape=shape), keys)
+    (made,) = call.traced(lambda k: prng.random_split_impl_base(kind, k, ndim, shape=shape), keys)
     return made
 
 
@@ -78,7 +72,7 @@ def random_fold_in(call: PrimitiveCall, keys: Value, data: Value) -> Value:
         number = build.expand(net, build.cast(net, data, u32), batch)
         return build.random_words(net, keys, (), pairs=True, first=number)
     folded = prng.random_fold_in_impl_base
-    (made,) = _traced(call, lambda k, d: folded(kind, k, d, shape), keys, data)
+    (made,) = call.traced(lambda k, d: folded(kind, k, d, shape), keys, data)
     return made
 
 
@@ -91,7 +85,7 @@ def random_bits(call: PrimitiveCall, keys: Value, *, bit_width: int, shape: Sequ
     if _is_direct(kind):
         return build.cast(net, build.random_words(net, keys, shape), call.dtype)
     bits = prng.random_bits_impl_base
-    (made,) = _traced(call, lambda k: bits(kind, k, ndim, bit_width=bit_width, shape=shape), keys)
+    (made,) = call.traced(lambda k: bits(kind, k, ndim, bit_width=bit_width, shape=shape), keys)
     return made
 
 
@@ -111,7 +105,7 @@ def _register_cipher(name: str) -> None:
     @primitive(name)
     def cipher(call: PrimitiveCall, *operands: Value) -> tuple[Value, ...]:
         lowered = getattr(importlib.import_module(f"jax._src.random.{name}"), f"_{name}_lowering")
-        return tuple(_traced(call, lowered, *operands))
+        return call.traced(lowered, *operands)
 
 
 for _name in ("threefry4x32", "philox2x32", "philox4x32"):
@@ -134,7 +128,7 @@ def random_gamma(call: PrimitiveCall, keys: Value, shape: Value, *, log_space: b
         wrapped = jax.random.wrap_key_data(words, impl=kind)
         return core._gamma_impl(wrapped, alphas, log_space=log_space, use_vmap=True)
 
-    (made,) = _traced(call, sampled, keys, shape)
+    (made,) = call.traced(sampled, keys, shape)
     return made
 
 
