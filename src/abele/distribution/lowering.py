@@ -536,6 +536,11 @@ class Lowering:
         """Let the op that reads ``value`` overwrite it, if there is only one."""
         self._owned.add(value)
 
+    def pass_on(self, value: Value, result: Value) -> None:
+        """Let the op that reads ``result``, which shows ``value``, overwrite it where it might overwrite ``value``."""
+        if value in self._owned and self._readers.get(value) == 1:
+            self._owned.add(result)
+
     def variable_like(self, tensor: Tensor, name: str) -> Tensor:
         """A new variable of the shape, type and layout of a tensor, or spread linearly where that has no layout."""
         if tensor.contains_aliases or tensor.contains_constant:

@@ -171,23 +171,30 @@ class CycleCount(Program):
 
 
 class CycleStamp(Program):
-    """Write the cycles since the program was loaded, on a tile, as u32[2], low word first."""
+    """Write the cycles since the program was loaded, on a tile, as u32[2], low word first.
 
-    def __init__(self, result: Tensor, tile: int = 0, sync: str = "internal") -> None:
+    Args:
+        result: u32[2]; of several tiles u32[tiles, 2].
+        tile: The tile whose counter is read, or several.
+        sync: The barrier before the reading.
+    """
+
+    def __init__(self, result: Tensor, tile: int | Iterable[int] = 0, sync: str = "internal") -> None:
         self.result = result
-        self.tile = tile
+        self.tile = tile if isinstance(tile, int) else tuple(tile)
         self.sync = Sync(sync)
         self.debug = here("cycle_stamp")
-        _check_counter(result, self.debug.location)
+        _check_counter(result, self.debug.location, 1 if isinstance(self.tile, int) else len(self.tile))
 
     def writes(self) -> tuple[Tensor, ...]:
         """The counter."""
         return (self.result,)
 
 
-def _check_counter(result: Tensor, at: str) -> None:
-    if result.shape != (2,) or result.dtype.name != "u32" or not result.writable:
-        raise ControlProgramError(f"a cycle counter is a writable u32[2], not {result!r}", at=at)
+def _check_counter(result: Tensor, at: str, counters: int = 1) -> None:
+    if result.size != 2 * counters or result.shape[-1] != 2 or result.dtype.name != "u32" or not result.writable:
+        shown = "u32[2]" if counters == 1 else f"u32[{counters}, 2]"
+        raise ControlProgramError(f"a cycle counter is a writable {shown}, not {result!r}", at=at)
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,13 +194,14 @@ def _timer(analysis: Analysis, step: Step) -> Superstep:
     if step.kind == "timer_start":
         return _barrier(analysis, step, Access(), node.sync)
     access = analysis.access(step)
-    tile = np.full(node.result.size, node.tile, dtype=np.int32)
+    tile = np.resize(np.repeat(np.asarray(node.tile, np.int32), 2), node.result.size)
     plan = plan_delivery(node.result, tile, analysis.layout, analysis.system.ipu.num_tiles, outward=True)
     return _barrier(analysis, step, access, node.sync, plan, TIMER_READ_CYCLES)
 
 
 def _timer_why(node: Any) -> Iterator[str]:
-    yield f"  the counter of tile {node.tile} is read, its value lies on {tiles_text(node.result.mapping.tile)}"
+    read = tiles_text(np.asarray(node.tile))
+    yield f"  the counter of {read} is read, its value lies on {tiles_text(node.result.mapping.tile)}"
 
 
 _TIMER = NodeMeaning(lambda n: "timer_read", _timer, differs=lambda n: "a cycle counter", why=_timer_why)

@@ -117,9 +117,9 @@ def lower_stamp(lowering: ProgramLowering, step: CycleStamp) -> None:
 
 
 def _store(lowering: ProgramLowering, word: Int64, result: Tensor) -> None:
-    """A word of thread 0 as u32[2] in every replica, low half first as the host has it."""
+    """A word of thread 0 as u32[2] in every counter of every replica, low half first as the host has it."""
     arena = lowering.context.arena
-    source = joined([contiguous(address_of(word), 8)] * arena.replicas)
+    source = joined([contiguous(address_of(word), 8)] * (arena.replicas * (result.size // 2)))
     lowering.emitter.expect_barrier()
     lowering.emitter.phase((copy_leaf("cycles", paired(source, arena.all_pieces_of(result)), elements_of(result)),))
 
