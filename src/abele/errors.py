@@ -178,6 +178,10 @@ class UnsupportedOpError(AbeleError):
     """An operation of a captured model that has no lowering."""
 
 
+class UnknownPrimitiveError(UnsupportedOpError, KeyError):
+    """A primitive of JAX that no vertex is registered for."""
+
+
 class NetworkError(AbeleError):
     """A network that is not legal: an op that breaks the rule of its kind, or a value read where it is not made."""
 

@@ -88,6 +88,11 @@ def tile_barrier(net: BlockBuilder, values: Sequence[Value]) -> tuple[Value, ...
     return net.emit_many("tile_barrier", values, [v.type for v in values])
 
 
+def tile_bits(net: BlockBuilder, value: Value, shape: Shape, dtype: ElementType) -> Value:
+    """``value`` as elements of another type of as many bits, in another shape."""
+    return net.emit("tile_bits", [value], shape, dtype)
+
+
 def tile_cycles(net: BlockBuilder, values: Sequence[Value], tiles: Sequence[int]) -> tuple[Value, ...]:
     """``values``, and after them the cycle counter of each tile when they are there: u32[tiles, 2], low word first."""
     kinds = [*(v.type for v in values), ((len(tiles), 2), u32)]
@@ -140,14 +145,42 @@ def tile_map(
     )
 
 
-def tile_seeds(net: BlockBuilder, value: Value, tiles: Sequence[int]) -> Value:
-    """Random states of the workers of some tiles when ``value`` is there: u32[tiles, workers, 4]."""
-    return net.emit("tile_seeds", [value], (len(tiles), WORKERS, SEED_WORDS), u32, tiles=tuple(tiles))
+def tile_seeds(net: BlockBuilder, tiles: Sequence[int], after: Sequence[Value] = ()) -> Value:
+    """Random states of the workers of some tiles, u32[tiles, workers, 4], when what is in ``after`` is there."""
+    return net.emit("tile_seeds", after, (len(tiles), WORKERS, SEED_WORDS), u32, tiles=tuple(tiles))
 
 
-def tile_set_seeds(net: BlockBuilder, seeds: Value, tiles: Sequence[int]) -> Value:
+def tile_set_seeds(net: BlockBuilder, seeds: Value, tiles: Sequence[int], after: Sequence[Value] = ()) -> Value:
     """``seeds``, u32[tiles, workers, 4], which are then the random states of the workers of some tiles."""
-    return net.emit("tile_set_seeds", [seeds], seeds.shape, u32, tiles=tuple(tiles))
+    return net.emit("tile_set_seeds", [seeds, *after], seeds.shape, u32, tiles=tuple(tiles))
+
+
+def tile_random(
+    net: BlockBuilder,
+    distribution: str,
+    tiles: Sequence[int],
+    size: int,
+    dtype: ElementType,
+    offset: float,
+    scale: float,
+    after: Sequence[Value] = (),
+) -> Value:
+    """Numbers that the workers of tiles draw from their states, which move on.
+
+    Args:
+        net: Network or block to extend.
+        distribution: ``uniform`` in [offset − scale / 2, offset + scale / 2), or ``normal`` of mean ``offset`` and
+            deviation ``scale``.
+        tiles: Tile of each row.
+        size: Elements of a row.
+        dtype: Type of the numbers.
+        offset: See ``distribution``.
+        scale: See ``distribution``.
+        after: What is drawn or set before, so that these numbers are others.
+    """
+    require(distribution in ("uniform", "normal"), f"there is no distribution {distribution!r}")
+    attributes = {"distribution": distribution, "offset": float(offset), "scale": float(scale)}
+    return net.emit("tile_random", after, (len(tiles), size), dtype, tiles=tuple(tiles), **attributes)
 
 
 WORKERS = 6
@@ -338,6 +371,33 @@ def _rows_of(tensor: Tensor, numbers: Array) -> Tensor:
     return view.reshape((len(numbers), *tensor.shape[1:]))
 
 
+@rule("tile_bits")
+class TileBits(OpRule):
+    """Its operand's bits, as elements of another type."""
+
+    depends_on_operands_alone = False
+
+    def types(self, op: NetworkOp) -> Types:
+        """The chosen type, of as many bits."""
+        (value,), out = op.inputs, op.output
+        require((value.size, value.dtype.bits) == (out.size, out.dtype.bits), f"{out} has not the bits of {value}")
+        return [out.type]
+
+    def evaluate(self, op: NetworkOp, value: Array) -> Array:
+        """NumPy's view."""
+        bits = np.ascontiguousarray(value).astype(op.inputs[0].dtype.np)
+        return bits.view(op.output.dtype.np).reshape(op.output.shape)
+
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
+        """A view."""
+        to.pass_on(op.inputs[0], op.output)
+        return to[op.inputs[0]].reinterpret(op.output.dtype).reshape(op.output.shape)
+
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+        """No gradients: bits have no derivative."""
+        return [None]
+
+
 class Ordered(OpRule):
     """A kind that gives its operands, all of which are there before what reads a result."""
 
@@ -511,6 +571,8 @@ def _edge(op: NetworkOp, codelet: CodeletDef, name: str, tensor: Tensor) -> Any:
     """The rows of a tensor as a field takes them: elements, a vector, or a list of vectors for each vertex."""
     num = tensor.shape[0]
     field = next((f for f in codelet.fields if f.name == name), None)
+    if field is not None and {tensor.dtype.name, field.type.name} == {"i32", "u32"}:
+        tensor = tensor.reinterpret(field.type)
     flat = tensor.reshape((num, -1)) if tensor.size else tensor.reshape((num, 0))
     each = dict(op.attrs["slices"]).get(name)
     if each is not None:
@@ -540,9 +602,8 @@ def _state(codelet: CodeletDef, given: Sequence[tuple[str, Any]]) -> dict[str, A
 
 
 class Seeds(Ordered):
-    """A kind that reads or sets the random states of workers."""
+    """A kind that reads or sets the random states of workers; further operands are what is drawn or set before."""
 
-    operands = 1
     attributes: ClassVar = {"tiles": tuple}
 
     def all_of(self, to: Lowering) -> Tensor:
@@ -561,7 +622,7 @@ class TileSeeds(Seeds):
         """Four words for each worker."""
         return [((len(op.attrs["tiles"]), WORKERS, SEED_WORDS), u32)]
 
-    def evaluate(self, op: NetworkOp, value: Array) -> Array:
+    def evaluate(self, op: NetworkOp, *before: Array) -> Array:
         """A hash of tile, worker and word."""
         index = np.arange(op.output.size, dtype=np.int64).reshape(op.output.shape)
         return np.asarray(hash_u32(0, 0, 0, index), np.uint32)
@@ -576,16 +637,18 @@ class TileSeeds(Seeds):
 
 @rule("tile_set_seeds")
 class TileSetSeeds(Seeds):
-    """Its operand, which the states of some tiles are then; those of others stay."""
+    """Its first operand, which the states of some tiles are then; those of others stay."""
+
+    operands = (1, None)
 
     def types(self, op: NetworkOp) -> Types:
         """The operand's type."""
-        (seeds,) = op.inputs
+        seeds = op.inputs[0]
         wanted = (len(op.attrs["tiles"]), WORKERS, SEED_WORDS)
         require(seeds.type == (wanted, u32), f"the seeds are {seeds}, they have to be u32{list(wanted)}")
         return [seeds.type]
 
-    def evaluate(self, op: NetworkOp, seeds: Array) -> Array:
+    def evaluate(self, op: NetworkOp, seeds: Array, *before: Array) -> Array:
         """The seeds."""
         return seeds
 
@@ -596,3 +659,44 @@ class TileSetSeeds(Seeds):
         to.prog.add(Copy(seeds, _rows_of(states, np.asarray(to.graph.in_top_level(op.attrs["tiles"]), np.int64))))
         to.prog.add(SetHwSeeds(states))
         return seeds
+
+
+@rule("tile_random")
+class TileRandom(Seeds):
+    """A row of random numbers on each tile, drawn from the states of its workers."""
+
+    attributes: ClassVar = {"tiles": tuple, "distribution": str, "offset": float, "scale": float}
+
+    def types(self, op: NetworkOp) -> Types:
+        """The type that was chosen."""
+        _check_rows(op, op.output)
+        return [op.output.type]
+
+    def evaluate(self, op: NetworkOp, *before: Array) -> Array:
+        """Numbers as of tiles whose states nobody set; others than those that were drawn before."""
+        attrs, draws = op.attrs, len(before)
+        tiles = np.asarray(attrs["tiles"], np.int64)[:, None]
+        index = np.arange(op.output.shape[1], dtype=np.int64)
+        first, second = (
+            (np.asarray(hash_u32(draws, 0, tiles, 2 * index + k), np.uint32) >> np.uint32(8)) * 2.0**-24 for k in (0, 1)
+        )
+        if attrs["distribution"] == "uniform":
+            return np.asarray(attrs["offset"] + attrs["scale"] * (first - 0.5))
+        size = np.sqrt(-2.0 * np.log(first + 2.0**-24))
+        return np.asarray(attrs["offset"] + attrs["scale"] * size * np.cos(2.0 * np.pi * second))
+
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
+        """Read the states, draw in one compute set, and set the states."""
+        attrs, tiles, out = op.attrs, op.attrs["tiles"], op.output
+        states, numbers = self.all_of(to), to.graph.in_top_level(tiles)
+        to.prog.add(GetHwSeeds(states))
+        made = on_tiles(to.graph, out.shape, out.dtype, tiles, out.name or "random")
+        vertex = found_vertex(f"tessellate::Random<{attrs['distribution']},{out.dtype.poplar_name}>", "")
+        rows_ = _rows_of(states, np.asarray(numbers, np.int64)).reshape((len(tiles), WORKERS * SEED_WORDS))
+        step = to.graph.compute_set("Random")
+        given = {"number": numbers.astype(np.uint32), "offset": attrs["offset"], "scale": attrs["scale"]}
+        step.vertices(vertex, tile=tiles, seeds=rows_, out=made, **given)
+        to.prog.add(Execute(step))
+        to.prog.add(SetHwSeeds(states))
+        to.own(out)
+        return made

@@ -1,0 +1,504 @@
+"""Vertices for what the libraries have none of one tile for: products, scans, orders of dimensions, draws.
+
+Their names begin with ``tessellate::``, as in ``tessellate::Dot<half,float>``. Loops over results are shared by the six
+workers; every result is made by one of them, so that sums run in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from abele.codelet import (
+    CodeletDef,
+    InOut,
+    Input,
+    MultiVertex,
+    Output,
+    Vector,
+    Vertex,
+    codelet,
+    cos,
+    log,
+    random_u32,
+    rsqrt,
+    sqrt,
+)
+from abele.errors import UnknownVertexTypeError, nearest
+from abele.network.ops.tiles import VERTEX_FINDERS
+from abele.numerics import ElementType, f32, i32, types, u32
+from abele.poplibs.public_vertices.library import taken_apart
+
+_KINDS = {t.poplar_name: t for t in types.ALL}
+_MADE: dict[str, CodeletDef] = {}
+_TEMPLATES: dict[str, Callable[..., Any]] = {}
+
+
+def vertex_template(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Register a function that gives a codelet class for template arguments, under its own name."""
+    _TEMPLATES[make.__name__] = make
+    return make
+
+
+def find(name: str) -> CodeletDef:
+    """The vertex of a name in the namespace ``tessellate``.
+
+    Raises:
+        UnknownVertexTypeError: There is none.
+    """
+    if name not in _MADE:
+        parts = taken_apart(name)
+        if parts.short not in _TEMPLATES:
+            close = nearest(parts.short, _TEMPLATES)
+            raise UnknownVertexTypeError(
+                f"unknown vertex type {name!r}", remedy=f"did you mean tessellate::{close}?" if close else None
+            )
+        _MADE[name] = _TEMPLATES[parts.short](*(_KINDS.get(a, a) for a in parts.arguments)).codelet
+    return _MADE[name]
+
+
+VERTEX_FINDERS["tessellate"] = find
+
+
+def wide(kind: ElementType) -> ElementType:
+    """The type in which sums of a type run."""
+    return f32 if kind.is_float else kind
+
+
+# --- products ---------------------------------------------------------------------------------------------------------
+
+
+@vertex_template
+def Dot(kind: ElementType, made: ElementType) -> type:  # noqa: N802
+    """Sums of products: result r · columns + c of row r of the one operand and column c of the other."""
+    acc = wide(kind)
+
+    @codelet(name=f"tessellate::Dot<{kind.poplar_name},{made.poplar_name}>")
+    class Dot(MultiVertex):
+        lhs: Input[Vector[kind]]
+        rhs: Input[Vector[kind]]
+        left: Input[Vector[u32]]
+        right: Input[Vector[u32]]
+        out: Output[Vector[made]]
+        columns: u32
+        batch_rows: u32
+        num: u32
+        left_step: u32
+        right_step: u32
+
+        def compute(self, worker_id):
+            num = i32(self.num)
+            left_step = i32(self.left_step)
+            right_step = i32(self.right_step)
+            columns = i32(self.columns)
+            batch_rows = i32(self.batch_rows)
+            for r in range(worker_id, len(self.left), self.num_workers):
+                first = i32(self.left[r])
+                other = (i32(r) // batch_rows) * columns
+                for c in range(columns):
+                    second = i32(self.right[other + c])
+                    total = acc(0)
+                    for k in range(num):
+                        total += acc(self.lhs[first + k * left_step]) * acc(self.rhs[second + k * right_step])
+                    self.out[i32(r) * columns + c] = made(total)
+
+    return Dot
+
+
+# --- along one dimension ----------------------------------------------------------------------------------------------
+
+# Operands are [outer, num, inner]; what runs along ``num`` is done for each of the other two.
+
+
+
+@vertex_template
+def Reduce(op: str, kind: ElementType) -> type:  # noqa: N802
+    """Sum, product, extremum or logical join along one dimension."""
+    acc = wide(kind)
+
+    @codelet(name=f"tessellate::Reduce<{op},{kind.poplar_name}>")
+    class Reduce(MultiVertex):
+        x: Input[Vector[kind]]
+        out: Output[Vector[kind]]
+        num: u32
+        inner: u32
+
+        def compute(self, worker_id):
+            num = i32(self.num)
+            inner = i32(self.inner)
+            for r in range(worker_id, len(self.out), self.num_workers):
+                first = (i32(r) // inner) * num * inner + i32(r) % inner
+                total = acc(self.x[first])
+                for k in range(1, num):
+                    if op == "add":
+                        total += acc(self.x[first + k * inner])
+                    elif op == "mul":
+                        total *= acc(self.x[first + k * inner])
+                    elif op == "max":
+                        total = max(total, acc(self.x[first + k * inner]))
+                    elif op == "min":
+                        total = min(total, acc(self.x[first + k * inner]))
+                    elif op == "and":
+                        total = total & acc(self.x[first + k * inner])
+                    elif op == "or":
+                        total = total | acc(self.x[first + k * inner])
+                    else:
+                        total = total ^ acc(self.x[first + k * inner])
+                self.out[r] = kind(total)
+
+    return Reduce
+
+
+@vertex_template
+def Scan(op: str, kind: ElementType, backwards: str) -> type:  # noqa: N802
+    """Running sums, products or extrema along one dimension, from its end where ``backwards`` is ``true``."""
+    acc, turned = wide(kind), backwards == "true"
+
+    @codelet(name=f"tessellate::Scan<{op},{kind.poplar_name},{backwards}>")
+    class Scan(MultiVertex):
+        x: Input[Vector[kind]]
+        out: Output[Vector[kind]]
+        num: u32
+        inner: u32
+
+        def compute(self, worker_id):
+            num = i32(self.num)
+            inner = i32(self.inner)
+            for r in range(worker_id, len(self.x) // num, self.num_workers):
+                first = (i32(r) // inner) * num * inner + i32(r) % inner
+                if turned:
+                    first = first + (num - 1) * inner
+                step = -inner if turned else inner
+                total = acc(self.x[first])
+                self.out[first] = kind(total)
+                for k in range(1, num):
+                    at = first + k * step
+                    if op == "add":
+                        total = total + acc(self.x[at])
+                    elif op == "mul":
+                        total = total * acc(self.x[at])
+                    elif op == "max":
+                        total = max(total, acc(self.x[at]))
+                    else:
+                        total = min(total, acc(self.x[at]))
+                    self.out[at] = kind(total)
+
+    return Scan
+
+
+@vertex_template
+def ArgExtremum(op: str, kind: ElementType, made: ElementType) -> type:  # noqa: N802
+    """Number of the first largest or smallest element along one dimension."""
+
+    @codelet(name=f"tessellate::ArgExtremum<{op},{kind.poplar_name},{made.poplar_name}>")
+    class ArgExtremum(MultiVertex):
+        x: Input[Vector[kind]]
+        out: Output[Vector[made]]
+        num: u32
+        inner: u32
+
+        def compute(self, worker_id):
+            num = i32(self.num)
+            inner = i32(self.inner)
+            for r in range(worker_id, len(self.out), self.num_workers):
+                first = (i32(r) // inner) * num * inner + i32(r) % inner
+                best = self.x[first]
+                place = i32(0)
+                for k in range(1, num):
+                    value = self.x[first + k * inner]
+                    if op == "max":
+                        if value > best:
+                            best = value
+                            place = i32(k)
+                    else:
+                        if value < best:
+                            best = value
+                            place = i32(k)
+                self.out[r] = made(place)
+
+    return ArgExtremum
+
+
+# --- elements in another order, and new ones --------------------------------------------------------------------------
+
+
+@vertex_template
+def Permute(kind: ElementType) -> type:  # noqa: N802
+    """Elements of four dimensions in another order."""
+
+    @codelet(name=f"tessellate::Permute<{kind.poplar_name}>")
+    class Permute(MultiVertex):
+        x: Input[Vector[kind]]
+        out: Output[Vector[kind]]
+        size1: u32
+        size2: u32
+        size3: u32
+        step0: u32
+        step1: u32
+        step2: u32
+        step3: u32
+
+        def compute(self, worker_id):
+            size1 = i32(self.size1)
+            size2 = i32(self.size2)
+            size3 = i32(self.size3)
+            step0 = i32(self.step0)
+            step1 = i32(self.step1)
+            step2 = i32(self.step2)
+            step3 = i32(self.step3)
+            for r in range(worker_id, len(self.x) // size3, self.num_workers):
+                row = i32(r)
+                first = (row % size2) * step2 + ((row // size2) % size1) * step1 + (row // (size1 * size2)) * step0
+                for c in range(size3):
+                    self.out[row * size3 + c] = self.x[first + c * step3]
+
+    return Permute
+
+
+@vertex_template
+def Iota(kind: ElementType) -> type:  # noqa: N802
+    """Indices along one dimension of [outer, num, inner]."""
+
+    @codelet(name=f"tessellate::Iota<{kind.poplar_name}>")
+    class Iota(MultiVertex):
+        out: Output[Vector[kind]]
+        num: u32
+        inner: u32
+
+        def compute(self, worker_id):
+            num = i32(self.num)
+            inner = i32(self.inner)
+            for r in range(worker_id, len(self.out), self.num_workers):
+                self.out[r] = kind((i32(r) // inner) % num)
+
+    return Iota
+
+
+@vertex_template
+def Power(kind: ElementType, times: str) -> type:  # noqa: N802
+    """A whole power above 0, by products."""
+    count, acc = int(times), wide(kind)
+
+    @codelet(name=f"tessellate::Power<{kind.poplar_name},{times}>")
+    class Power(MultiVertex):
+        x: Input[Vector[kind]]
+        out: Output[Vector[kind]]
+
+        def compute(self, worker_id):
+            for i in range(worker_id, len(self.out), self.num_workers):
+                value = acc(self.x[i])
+                total = value
+                for _ in range(1, count):
+                    total = total * value
+                self.out[i] = kind(total)
+
+    return Power
+
+
+@vertex_template
+def Rotation2d(kind: ElementType) -> type:  # noqa: N802
+    """Two vectors turned by an angle of which cosine and sine are given."""
+
+    @codelet(name=f"tessellate::Rotation2d<{kind.poplar_name}>")
+    class Rotation2d(MultiVertex):
+        cs: Input[Vector[kind]]
+        inrow0: Input[Vector[kind]]
+        inrow1: Input[Vector[kind]]
+        outrow0: Output[Vector[kind]]
+        outrow1: Output[Vector[kind]]
+
+        def compute(self, worker_id):
+            c = self.cs[0]
+            s = self.cs[1]
+            for i in range(worker_id, len(self.inrow0), self.num_workers):
+                a = self.inrow0[i]
+                b = self.inrow1[i]
+                self.outrow0[i] = c * a - s * b
+                self.outrow1[i] = s * a + c * b
+
+    return Rotation2d
+
+
+# --- random numbers ---------------------------------------------------------------------------------------------------
+
+# Each worker draws from its own state of four words: a hash of two of them and of the number of the element. The state
+# moves on by a hash of itself. States that nobody set are zeros on all tiles; there the tile's number is hashed too.
+
+
+@vertex_template
+def Random(distribution: str, kind: ElementType) -> type:  # noqa: N802
+    """Numbers uniform in [offset − scale / 2, offset + scale / 2), or normal of mean ``offset``, deviation ``scale``."""
+
+    @codelet(name=f"tessellate::Random<{distribution},{kind.poplar_name}>")
+    class Random(MultiVertex):
+        seeds: InOut[Vector[u32]]
+        out: Output[Vector[kind]]
+        number: u32
+        offset: f32
+        scale: f32
+
+        def compute(self, worker_id):
+            base = worker_id * 4
+            s0 = self.seeds[base]
+            s1 = self.seeds[base + 1]
+            number = self.number if (s0 | s1 | self.seeds[base + 2] | self.seeds[base + 3]) == 0 else u32(0)
+            offset = self.offset
+            scale = self.scale
+            for i in range(worker_id, len(self.out), self.num_workers):
+                word = random_u32(s0, s1, number, u32(2 * i))
+                u = f32(i32(word >> 8)) * 5.9604645e-08
+                if distribution == "uniform":
+                    self.out[i] = kind(offset + scale * (u - 0.5))
+                else:
+                    other = f32(i32(random_u32(s0, s1, number, u32(2 * i + 1)) >> 8)) * 5.9604645e-08
+                    size = sqrt(-2.0 * log(u + 5.9604645e-08))
+                    self.out[i] = kind(offset + scale * size * cos(6.2831853 * other))
+            for k in range(4):
+                self.seeds[base + k] = random_u32(s0, s1, number + u32(k), u32(0x80000000 + worker_id))
+
+    return Random
+
+
+# --- orthogonal factors -----------------------------------------------------------------------------------------------
+
+
+@vertex_template
+def Householder() -> type:
+    """The vector that turns a column below its first ``col`` elements onto an axis, and 2 / |vector|²."""
+
+    @codelet(name="tessellate::Householder<float>")
+    class Householder(Vertex):
+        Rcol: Input[Vector[f32]]
+        sdiag: Input[Vector[f32]]
+        v: Output[Vector[f32]]
+        vrescale: Output[Vector[f32]]
+        col_idx: u32
+
+        def compute(self):
+            col = i32(self.col_idx)
+            total = f32(0.0)
+            for i in range(len(self.Rcol)):
+                self.v[i] = self.Rcol[i] if i32(i) >= col else f32(0.0)
+            for i in range(col, len(self.Rcol)):
+                total += self.Rcol[i] * self.Rcol[i]
+            norm = sqrt(total)
+            head = self.Rcol[col]
+            shift = norm if self.sdiag[col] >= 0.0 else -norm
+            self.v[col] = head + shift
+            # |v|² = 2 (norm² + shift · head): no difference of large numbers, where shift has the sign of head.
+            length = 2.0 * (total + shift * head)
+            self.vrescale[0] = 2.0 / length if length > 0.0 else f32(0.0)
+
+    return Householder
+
+
+@vertex_template
+def HouseholderUpdate() -> type:
+    """A vector less its part along ``v``, twice over: x − vrescale · (v · x) · v."""
+
+    @codelet(name="tessellate::HouseholderUpdate<float>")
+    class HouseholderUpdate(Vertex):
+        x: InOut[Vector[f32]]
+        v: Input[Vector[f32]]
+        vrescale: Input[Vector[f32]]
+        start_idx: u32
+
+        def compute(self):
+            start = i32(self.start_idx)
+            total = f32(0.0)
+            for i in range(start, len(self.x)):
+                total += self.x[i] * self.v[i]
+            scale = total * self.vrescale[0]
+            for i in range(start, len(self.x)):
+                self.x[i] -= scale * self.v[i]
+
+    return HouseholderUpdate
+
+
+@vertex_template
+def DotProduct() -> type:
+    """The product of two vectors, a partial sum for each worker."""
+
+    @codelet(name="tessellate::DotProduct<float>")
+    class DotProduct(MultiVertex):
+        x: Input[Vector[f32]]
+        y: Input[Vector[f32]]
+        partials: Output[Vector[f32]]
+
+        def compute(self, worker_id):
+            share = (len(self.x) + self.num_workers - 1) // self.num_workers
+            total = f32(0.0)
+            for i in range(worker_id * share, min(worker_id * share + share, len(self.x))):
+                total += self.x[i] * self.y[i]
+            self.partials[worker_id] = total
+
+    return DotProduct
+
+
+@vertex_template
+def JacobiStep() -> type:
+    """Cosine and sine that make two columns' common element zero, and the columns turned by them.
+
+    The angle is that of Golub and Van Loan's ``symSchur2``: the smaller one of two.
+    """
+
+    @codelet(name="tessellate::JacobiStep<float>")
+    class JacobiStep(MultiVertex):
+        rotset: Input[Vector[u32]]
+        pcol: Input[Vector[f32]]
+        qcol: Input[Vector[f32]]
+        cs: Output[Vector[f32]]
+        pcol_updated: Output[Vector[f32]]
+        qcol_updated: Output[Vector[f32]]
+
+        def compute(self, worker_id):
+            p = self.rotset[0]
+            q = self.rotset[1]
+            app = self.pcol[p]
+            aqq = self.qcol[q]
+            apq = self.pcol[q]
+            c = f32(1.0)
+            s = f32(0.0)
+            if apq != 0.0:
+                tau = (aqq - app) / (2.0 * apq)
+                root = sqrt(1.0 + tau * tau)
+                t = 1.0 / (tau + root) if tau >= 0.0 else 1.0 / (tau - root)
+                c = rsqrt(1.0 + t * t)
+                s = t * c
+            if worker_id == 0:
+                self.cs[0] = c
+                self.cs[1] = s
+            for i in range(worker_id, len(self.pcol), self.num_workers):
+                a = self.pcol[i]
+                b = self.qcol[i]
+                self.pcol_updated[i] = c * a - s * b
+                self.qcol_updated[i] = s * a + c * b
+
+    return JacobiStep
+
+
+@vertex_template
+def JacobiRows() -> type:
+    """A column with its elements turned in pairs, each pair by the angle of its rows."""
+
+    @codelet(name="tessellate::JacobiRows<float>")
+    class JacobiRows(MultiVertex):
+        cs: Input[Vector[f32]]
+        rotset: Input[Vector[u32]]
+        pcol: Input[Vector[f32]]
+        qcol: Input[Vector[f32]]
+        pcol_updated: Output[Vector[f32]]
+        qcol_updated: Output[Vector[f32]]
+
+        def compute(self, worker_id):
+            for k in range(worker_id, len(self.rotset) // 2, self.num_workers):
+                p = self.rotset[2 * k]
+                q = self.rotset[2 * k + 1]
+                c = self.cs[2 * k]
+                s = self.cs[2 * k + 1]
+                self.pcol_updated[p] = c * self.pcol[p] - s * self.pcol[q]
+                self.pcol_updated[q] = s * self.pcol[p] + c * self.pcol[q]
+                self.qcol_updated[p] = c * self.qcol[p] - s * self.qcol[q]
+                self.qcol_updated[q] = s * self.qcol[p] + c * self.qcol[q]
+
+    return JacobiRows
