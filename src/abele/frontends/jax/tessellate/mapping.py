@@ -45,10 +45,14 @@ class TileView:
 
 _TRANSLATIONS: dict[str, tuple[Primitive, Translation]] = {}
 _DEFAULTS: dict[str, dict[str, Any]] = {}
+_HOST: dict[str, Callable[..., Any]] = {}
 
 
 def register_ipu_tile_primitive(
-    primitive: Primitive, translation: Translation, defaults: Mapping[str, Any] | None = None
+    primitive: Primitive,
+    translation: Translation,
+    defaults: Mapping[str, Any] | None = None,
+    meaning: Callable[..., Any] | None = None,
 ) -> None:
     """Let ``tile_map`` call a primitive.
 
@@ -57,8 +61,10 @@ def register_ipu_tile_primitive(
         translation: Takes the primitive, tiles, the abstract values of a row of each operand and a dictionary of
             attributes; gives an :class:`IpuTileMapEquation`.
         defaults: Parameters of the primitive that programs may leave out.
+        meaning: Function of a row of each operand, for the host; None for the primitive itself.
     """
     _TRANSLATIONS[primitive.name] = (primitive, translation)
+    _HOST[primitive.name] = meaning or primitive.bind
     _DEFAULTS[primitive.name] = dict(defaults or {})
 
 
@@ -175,7 +181,7 @@ def _rows(*arrays: Any, called: Primitive, tiles: tuple[int, ...], attributes: A
     """Results of a primitive on every row, as JAX has them."""
 
     def one(*row: Any) -> list[Any]:
-        made = called.bind(*row, **attributes)
+        made = _HOST[called.name](*row, **attributes)
         return list(made) if called.multiple_results else [made]
 
     if isinstance(called, TilePrimitive):

@@ -254,7 +254,7 @@ def _convert(p: Primitive, tiles: Any, inavals: Avals, attributes: Params) -> An
 
 def _view(p: Primitive, tiles: Any, inavals: Avals, attributes: Params) -> Any:
     (value,), (made,) = inavals, results_of(p, inavals, attributes)
-    if attributes.get("dimensions") is not None:
+    if p.name == "reshape" and attributes.get("dimensions") is not None:
         raise refuse(p, "with an order of dimensions", "lax.transpose_p first")
     if value.dtype != made.dtype and (np.dtype(value.dtype).itemsize != np.dtype(made.dtype).itemsize):
         raise refuse(p, f"from {value.dtype} to {made.dtype}", "types of as many bits")
@@ -497,6 +497,13 @@ def _scatter(p: Primitive, tiles: Any, inavals: Avals, attributes: Params) -> Ip
     )
 
 
+def _host_scatter(function: Callable[..., Any]) -> Callable[..., Any]:
+    def meaning(table: Any, indices: Any, rows: Any, *, dimension_numbers: Any, mode: Any, **_: Any) -> Any:
+        return function(table, indices, rows, dimension_numbers, mode=mode)
+
+    return meaning
+
+
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
@@ -524,12 +531,13 @@ def _register() -> None:
         ("argmin", _extremum, {"index_dtype": np.dtype(np.int32)}),
         *((name, _scan, {"axis": 0, "reverse": False}) for name in _SCAN),
         *((name, _reduce, sums if name == "reduce_sum" else {}) for name in _REDUCE),
-        *((name, _scatter, changed) for name in ("scatter", "scatter_add", "scatter_mul", "scatter_max")),
     ]
     for name, translation, defaults in table:
         found = _primitive_of(name)
         if found is not None:
             register_ipu_tile_primitive(found, translation, defaults)
+    for name in ("scatter", "scatter_add", "scatter_mul", "scatter_max"):
+        register_ipu_tile_primitive(getattr(lax, f"{name}_p"), _scatter, changed, _host_scatter(getattr(lax, name)))
 
 
 _register()
