@@ -49,6 +49,7 @@ class Lowering:
         sums: The sums of gradients in streaming memory.
         momenta: The momenta that take up gradients; see ``accumulate`` ops.
         rows: Rows of parameters in streaming memory, once all their readers are lowered.
+        leaves: Values that something outside of the network's ops asks for: no op may overwrite them.
         functions: The functions of which the machine has one copy; calls of others are lowered where they stand.
     """
 
@@ -77,6 +78,7 @@ class Lowering:
         self._stands_for: dict[Value, Value] = {}
         self._constants: dict[Value, NetworkOp] = {}
         self._readers: dict[Value, int] = {}
+        self.leaves: frozenset[Value] = frozenset()
         self._owned: set[Value] = set()
         self._like: dict[Value, Value] = {}
         self._knows_leaving = False
@@ -527,8 +529,7 @@ class Lowering:
     def overwritable(self, value: Value) -> Tensor:
         """A tensor with what ``value`` is, which its reader may write: its own if nothing else ever reads it."""
         tensor = self[value]
-        # One reader, which is the caller: nothing else can see the write.
-        if value in self._owned and self._readers.get(value) == 1:
+        if self._may_overwrite(value):
             return tensor
         return self.copied(tensor, value.name or "copy")
 
@@ -538,8 +539,12 @@ class Lowering:
 
     def pass_on(self, value: Value, result: Value) -> None:
         """Let the op that reads ``result``, which shows ``value``, overwrite it where it might overwrite ``value``."""
-        if value in self._owned and self._readers.get(value) == 1:
+        if self._may_overwrite(value):
             self._owned.add(result)
+
+    def _may_overwrite(self, value: Value) -> bool:
+        # One reader, which is the caller: nothing else can see the write.
+        return value in self._owned and self._readers.get(value) == 1 and value not in self.leaves
 
     def variable_like(self, tensor: Tensor, name: str) -> Tensor:
         """A new variable of the shape, type and layout of a tensor, or spread linearly where that has no layout."""

@@ -306,6 +306,7 @@ class _ProgramBuilder:
         worthwhile = worthwhile_bytes(self.graph.system)
         self.to.remote = remote_weights(self.net, self.schedule.locations.weights, worthwhile)
         gradient_sums = GradientSums(self.net, self.graph, sums, self.schedule.locations.accumulators)
+        self.to.leaves = frozenset(self.net.leaves)
         body.lower(self.to, compute, gradient_sums)
         self._make_updates(of_step, shared_functions=modes.shared_functions)
         gradient_sums.bind(self.to)

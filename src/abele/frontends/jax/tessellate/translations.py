@@ -131,7 +131,7 @@ _OF_BOOLS = {"BITWISE_NOT": "LOGICAL_NOT", "BITWISE_AND": "LOGICAL_AND", "BITWIS
 _DEFAULTS: dict[str, dict[str, Any]] = {
     name: {"accuracy": None}
     for name in ("cbrt", "cos", "exp", "exp2", "expm1", "log", "log1p", "logistic", "rsqrt", "sin", "sqrt", "tan")
-} | {"tanh": {"accuracy": None}, "round": {"rounding_method": lax.RoundingMethod.AWAY_FROM_ZERO}}
+} | {"tanh": {"accuracy": None}, "mul": {"out_dtype": None}, "round": {"rounding_method": lax.RoundingMethod.AWAY_FROM_ZERO}}
 
 
 def _operation(name: str, aval: Any, attributes: Params) -> str:
