@@ -73,7 +73,7 @@ def tile_gather(
     Args:
         net: Network or block to extend.
         value: Rows to choose from.
-        held: The tile of each row of ``value``.
+        held: The tile of each row of ``value``; empty where its rows lie anywhere, and are copied.
         indices: Number of each row of the result.
         tiles: Tile of each row of the result.
         copy: True to copy rows that are on their tile already, too.
@@ -321,7 +321,8 @@ class TileGather(Placed):
     def types(self, op: NetworkOp) -> Types:
         """As many rows as indices, which have to be there."""
         (value,), attrs = op.inputs, op.attrs
-        require(len(attrs["held"]) == value.shape[0], f"{value} has no row for each of {len(attrs['held'])} tiles")
+        held = attrs["held"]
+        require(len(held) in (0, value.shape[0]), f"{value} has no row for each of {len(held)} tiles")
         require(len(attrs["indices"]) == len(attrs["tiles"]), "there is no index for each tile")
         require(all(0 <= i < value.shape[0] for i in attrs["indices"]), f"an index is outside of {value}")
         return [((len(attrs["tiles"]), *value.shape[1:]), value.dtype)]
@@ -330,15 +331,18 @@ class TileGather(Placed):
         """NumPy's indexing."""
         return value[list(op.attrs["indices"])]
 
-    def layout(self, to: Lowering, op: NetworkOp, operand: int) -> Tensor:
+    def layout(self, to: Lowering, op: NetworkOp, operand: int) -> Tensor | None:
         """Rows on the tiles that hold them."""
-        value = op.inputs[operand]
-        return on_tiles(to.graph, value.shape, value.dtype, op.attrs["held"], value.name)
+        value, held = op.inputs[operand], op.attrs["held"]
+        return on_tiles(to.graph, value.shape, value.dtype, held, value.name) if held else None
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One copy of the rows that are not on their tile yet; the others stay."""
         (value,), attrs = op.inputs, op.attrs
         indices, tiles = np.asarray(attrs["indices"], np.int64), np.asarray(attrs["tiles"], np.int64)
+        if not attrs["held"]:
+            to.own(op.output)
+            return moved(to, _rows_of(to[value], indices), attrs["tiles"], value.name)
         source = placed(to, value, attrs["held"])
         stays = (np.asarray(attrs["held"])[indices] == tiles) & (not attrs["copy"]) & (not source.contains_constant)
         stays &= np.isin(np.arange(len(indices)), np.unique(indices, return_index=True)[1])  # one result a row

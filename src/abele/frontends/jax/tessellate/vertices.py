@@ -363,8 +363,8 @@ def Random(distribution: str, kind: ElementType) -> type:  # noqa: N802
 
 
 @vertex_template
-def Householder() -> type:
-    """The vector that turns a column below its first ``col`` elements onto an axis, and 2 / |vector|²."""
+def Householder(kind: ElementType) -> type:  # noqa: N802
+    """The vector that turns a column below its first ``col_idx`` elements onto an axis, and 2 / |vector|²."""
 
     @codelet(name="tessellate::Householder<float>")
     class Householder(Vertex):
@@ -376,47 +376,51 @@ def Householder() -> type:
 
         def compute(self):
             col = i32(self.col_idx)
-            total = f32(0.0)
+            rest = f32(0.0)
+            for i in range(col + 1, len(self.Rcol)):
+                rest += self.Rcol[i] * self.Rcol[i]
             for i in range(len(self.Rcol)):
-                self.v[i] = self.Rcol[i] if i32(i) >= col else f32(0.0)
-            for i in range(col, len(self.Rcol)):
-                total += self.Rcol[i] * self.Rcol[i]
-            norm = sqrt(total)
+                self.v[i] = self.Rcol[i] if i32(i) > col else f32(0.0)
             head = self.Rcol[col]
-            shift = norm if self.sdiag[col] >= 0.0 else -norm
-            self.v[col] = head + shift
-            # |v|² = 2 (norm² + shift · head): no difference of large numbers, where shift has the sign of head.
-            length = 2.0 * (total + shift * head)
+            norm = sqrt(rest + head * head)
+            shift = norm if self.sdiag[0] >= 0.0 else -norm
+            # head + shift without the difference of like numbers: of (shift² − head²) / (shift − head).
+            first = head + shift
+            if head * shift < 0.0:
+                first = rest / (shift - head)
+            self.v[col] = first
+            length = rest + first * first
             self.vrescale[0] = 2.0 / length if length > 0.0 else f32(0.0)
 
     return Householder
 
 
 @vertex_template
-def HouseholderUpdate() -> type:
-    """A vector less its part along ``v``, twice over: x − vrescale · (v · x) · v."""
+def HouseholderUpdate(kind: ElementType) -> type:  # noqa: N802
+    """A vector mirrored at the plane of ``v``: x − vrescale · (v · x) · v, of partial sums ``w`` of v · x."""
 
     @codelet(name="tessellate::HouseholderUpdate<float>")
-    class HouseholderUpdate(Vertex):
-        x: InOut[Vector[f32]]
+    class HouseholderUpdate(MultiVertex):
+        x: Input[Vector[f32]]
         v: Input[Vector[f32]]
+        w: Input[Vector[f32]]
         vrescale: Input[Vector[f32]]
-        start_idx: u32
+        out: Output[Vector[f32]]
 
-        def compute(self):
-            start = i32(self.start_idx)
+        def compute(self, worker_id):
             total = f32(0.0)
-            for i in range(start, len(self.x)):
-                total += self.x[i] * self.v[i]
+            for k in range(len(self.w)):
+                total += self.w[k]
             scale = total * self.vrescale[0]
-            for i in range(start, len(self.x)):
-                self.x[i] -= scale * self.v[i]
+            share = (len(self.out) + self.num_workers - 1) // self.num_workers
+            for i in range(worker_id * share, min(worker_id * share + share, len(self.out))):
+                self.out[i] = self.x[i] - scale * self.v[i]
 
     return HouseholderUpdate
 
 
 @vertex_template
-def DotProduct() -> type:
+def DotProduct(kind: ElementType) -> type:  # noqa: N802
     """The product of two vectors, a partial sum for each worker."""
 
     @codelet(name="tessellate::DotProduct<float>")
@@ -436,7 +440,7 @@ def DotProduct() -> type:
 
 
 @vertex_template
-def JacobiStep() -> type:
+def JacobiStep(kind: ElementType) -> type:  # noqa: N802
     """Cosine and sine that make two columns' common element zero, and the columns turned by them.
 
     The angle is that of Golub and Van Loan's ``symSchur2``: the smaller one of two.
@@ -478,7 +482,7 @@ def JacobiStep() -> type:
 
 
 @vertex_template
-def JacobiRows() -> type:
+def JacobiRows(kind: ElementType) -> type:  # noqa: N802
     """A column with its elements turned in pairs, each pair by the angle of its rows."""
 
     @codelet(name="tessellate::JacobiRows<float>")
