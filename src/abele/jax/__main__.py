@@ -1,4 +1,4 @@
-"""``python -m abele.jax program.py …``: run a program whose ``jax.jit`` is ours, unchanged."""
+"""``python -m abele.jax program.py …``: run a program whose ``jax.jit`` is ours, or that imports ``tessellate_ipu``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import runpy
 import sys
 from pathlib import Path
 
+from abele.frontends.jax.tessellate import names
 from abele.jax import install
 
 
@@ -14,6 +15,7 @@ def main() -> None:
     arguments = sys.argv[1:]
     if not arguments or arguments[0] in ("-h", "--help"):
         sys.exit("usage: python -m abele.jax (program.py | -m module) [arguments]")
+    names.install()
     install()
     if arguments[0] == "-m" and len(arguments) > 1:
         sys.argv = arguments[1:]

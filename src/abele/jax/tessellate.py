@@ -1,0 +1,8 @@
+"""``from abele.jax import tessellate``: TessellateIPU's names, for programs that say what runs on which tile."""
+
+from abele.frontends.jax import tessellate as _tessellate
+from abele.frontends.jax.tessellate import *  # noqa: F403
+from abele.frontends.jax.tessellate import core, lax, linalg
+from abele.frontends.jax.tessellate.names import install
+
+__all__ = [*_tessellate.__all__, "core", "install", "lax", "linalg"]
