@@ -481,11 +481,10 @@ def found_vertex(name: str, source: str) -> CodeletDef:
         is_file = "\n" not in source and Path(source).is_file()
         stamp = Path(source).stat().st_mtime_ns if is_file else 0
         codelets = _of_file(source, stamp)
-        if normalised(name) in {normalised(n) for n in codelets.names}:
-            definition: CodeletDef = codelets[name]
+        known_there = normalised(name) in {normalised(n) for n in codelets.names}
+        if known_there or name.partition("::")[0] not in _LIBRARIES:
+            definition: CodeletDef = codelets[name]  # which says what is there if it is not
             return definition
-        if name.partition("::")[0] not in _LIBRARIES:
-            return codelets[name]
     namespace = name.partition("::")[0]
     if namespace in VERTEX_FINDERS:
         return VERTEX_FINDERS[namespace](name)

@@ -10,7 +10,8 @@
 Outside of ``abele.jax.jit`` the same calls run row by row on the host, as ``jax.vmap`` of the primitive.
 """
 
-from abele.frontends.jax.tessellate import reading, translations
+from abele.frontends.jax.tessellate import reading as _reading
+from abele.frontends.jax.tessellate import vertices as _vertices
 from abele.frontends.jax.tessellate.arrays import (
     TileShardedArray,
     check_tile_array_multi_slice,
@@ -42,7 +43,8 @@ from abele.frontends.jax.tessellate.mapping import (
     tile_map,
 )
 
-assert reading.emit and translations.equation  # Handlers and translations are registered once these are loaded.
+_REGISTERED = (_reading, _vertices)
+"""Modules whose handlers and vertices are known once they are loaded."""
 
 __all__ = [
     "TileShardedArray",

@@ -12,7 +12,7 @@ import numpy as np
 from jax.core import ShapedArray
 from jax.tree_util import register_pytree_node_class
 
-from abele.errors import TensorError, TypeMismatchError
+from abele.errors import TensorError, TensorIndexError, TypeMismatchError
 from abele.frontends.jax.tessellate import primitives
 from abele.frontends.jax.tessellate.types import Shape, as_device_array, user_line
 from abele.words import counted
@@ -162,16 +162,21 @@ class TileShardedArray:
 
         Raises:
             TensorError: The parts of a row would not follow each other in memory.
+            TensorIndexError: There is no such row, or no such part.
         """
         items = key if isinstance(key, tuple) else (key,)
         if any(item is Ellipsis for item in items):
             at = next(n for n, item in enumerate(items) if item is Ellipsis)
             missing = self.ndim - sum(item is not None for item in items) + 1
             items = (*items[:at], *[slice(None)] * missing, *items[at + 1 :])
+        first = items[0] if items else slice(None)
         try:
             stays = check_tile_array_multi_slice(items, self.shape)
+            if isinstance(first, (int, np.integer)):  # One tile is still a dimension.
+                number = range(self.num_tiles)[int(first)]
+                first = slice(number, number + 1)
         except IndexError:
-            raise TensorError(f"{key!r} is outside of an array of shape {self.shape}", at=user_line()) from None
+            raise TensorIndexError(f"{key!r} is outside of an array of shape {self.shape}", at=user_line()) from None
         if not stays:
             raise TensorError(
                 f"{key!r} of an array of shape {self.shape} on tiles",
@@ -179,10 +184,6 @@ class TileShardedArray:
                 because="the parts of a row would not follow each other in a tile's memory",
                 remedy="cut the outermost dimension of a row, or copy with tile_put_sharded(x.array[…], tiles)",
             )
-        first = items[0] if items else slice(None)
-        if not isinstance(first, slice):  # One tile is still a dimension.
-            number = range(self.num_tiles)[int(first)]
-            first = slice(number, number + 1)
         return TileShardedArray(self.array[(first, *items[1:])], self.tiles[first])
 
     def reshape(self, *shape: Any) -> TileShardedArray:
@@ -323,9 +324,7 @@ def _as_jax(array: Any) -> Any:
     return array if isinstance(array, jax.core.Tracer | jax.Array) else jnp.asarray(as_device_array(array))
 
 
-def tile_gather(
-    arr: Any, indices: Sequence[int], tiles: Sequence[int], copy: bool = False
-) -> TileShardedArray:
+def tile_gather(arr: Any, indices: Iterable[int], tiles: Sequence[int], copy: bool = False) -> TileShardedArray:
     """Put rows of an array, by number, on tiles.
 
     Args:

@@ -150,7 +150,7 @@ def tile_map(
         TypeMismatchError: An argument is not on tiles.
         TensorError: Arguments are on other tiles than each other, or no tiles are given.
     """
-    known, translation = get_ipu_tile_primitive_translation(primitive)
+    known, _ = get_ipu_tile_primitive_translation(primitive)
     check_sharded(f"tile_map of {known.name}", args)
     numbers = as_tiles(tiles) if tiles is not None else args[0].tiles if args else None
     if numbers is None:
@@ -220,9 +220,7 @@ def _batched(args: Sequence[Any], dims: Sequence[Any], **params: Any) -> tuple[A
     tiles = params["tiles"]
     size = next(a.shape[d] for a, d in zip(args, dims, strict=True) if d is not None)
     each = [
-        jnp.broadcast_to(a[:, None], (a.shape[0], size, *a.shape[1:]))
-        if d is None
-        else jnp.moveaxis(a, d, 1)
+        jnp.broadcast_to(a[:, None], (a.shape[0], size, *a.shape[1:])) if d is None else jnp.moveaxis(a, d, 1)
         for a, d in zip(args, dims, strict=True)
     ]
     rows = [a.reshape((len(tiles) * size, *a.shape[2:])) for a in each]

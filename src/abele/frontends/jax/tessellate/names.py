@@ -8,8 +8,6 @@ from functools import partial, wraps
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import jax
-
 from abele.frontends.jax.tessellate import arrays, lax, linalg, mapping, primitives, random, types, vertex_utils
 
 NUM_TILES = 1472

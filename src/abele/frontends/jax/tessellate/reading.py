@@ -11,11 +11,9 @@ import numpy as np
 
 from abele.arrays import Array
 from abele.errors import UnsupportedOpError
-from abele.frontends.jax.tessellate import vertices as _vertices
 from abele.frontends.jax.tessellate.mapping import (
     Attributes,
     TileView,
-    _results,
     _rows,
     get_ipu_tile_primitive_translation,
 )
@@ -24,10 +22,9 @@ from abele.frontends.jax.tessellate.types import IpuTileMapEquation, IpuVertexIO
 from abele.frontends.jaxpr.registry import PrimitiveCall, primitive
 from abele.frontends.jaxpr.types import element_type
 from abele.network import BlockBuilder, Value
-from abele.network.ops import build, tiles as on_tiles
+from abele.network.ops import build
+from abele.network.ops import tiles as on_tiles
 from abele.network.ops.tiles import MEANINGS
-
-assert _vertices.find  # The vertices are known once this is.
 
 
 def _runs(handler: Any) -> Any:
@@ -199,7 +196,7 @@ def emit(
             contents = np.broadcast_to(info.constant, (len(tiles), *info.shape))
             inputs.append((info.name, on_tiles.tile_constant(net, contents, info.dtype.element, tiles)))
     fields = (*said.inputs_info, *said.outputs_info)
-    numbers = (*said.attributes_u32, *said.attributes_i32, *said.attributes_f32)
+    numbers: list[Any] = [*said.attributes_u32, *said.attributes_i32, *said.attributes_f32]
     return on_tiles.tile_map(
         net,
         said.vname,

@@ -131,7 +131,11 @@ _OF_BOOLS = {"BITWISE_NOT": "LOGICAL_NOT", "BITWISE_AND": "LOGICAL_AND", "BITWIS
 _DEFAULTS: dict[str, dict[str, Any]] = {
     name: {"accuracy": None}
     for name in ("cbrt", "cos", "exp", "exp2", "expm1", "log", "log1p", "logistic", "rsqrt", "sin", "sqrt", "tan")
-} | {"tanh": {"accuracy": None}, "mul": {"out_dtype": None}, "round": {"rounding_method": lax.RoundingMethod.AWAY_FROM_ZERO}}
+} | {
+    "tanh": {"accuracy": None},
+    "mul": {"out_dtype": None},
+    "round": {"rounding_method": lax.RoundingMethod.AWAY_FROM_ZERO},
+}
 
 
 def _operation(name: str, aval: Any, attributes: Params) -> str:
@@ -312,7 +316,9 @@ def _reduce(p: Primitive, tiles: Any, inavals: Avals, attributes: Params) -> Any
         return TileView()
     (named, op), kind = _REDUCE[p.name], kind_of(value)
     outer, num, inner = _around(value.shape, axes, p)
-    popops = named and kind in ("float", "half", "int", "unsigned int", "bool") and max(outer, num, inner) < _COUNT_LIMIT
+    popops = (
+        named and kind in ("float", "half", "int", "unsigned int", "bool") and max(outer, num, inner) < _COUNT_LIMIT
+    )
     if kind == "bool" and op not in ("and", "or"):
         popops = False
     if not num:
@@ -341,9 +347,7 @@ def _reduce(p: Primitive, tiles: Any, inavals: Avals, attributes: Params) -> Any
     return _along(p, tiles, f"tessellate::Reduce<{op},{kind}>", value, made, num, inner)
 
 
-def _along(
-    p: Primitive, tiles: Any, vname: str, value: Any, made: Any, num: int, inner: int
-) -> IpuTileMapEquation:
+def _along(p: Primitive, tiles: Any, vname: str, value: Any, made: Any, num: int, inner: int) -> IpuTileMapEquation:
     ends = [make_ipu_vertex_in_info("x", value)], [make_ipu_vertex_out_info("out", made)]
     return equation(p, tiles, vname, *ends, num=num, inner=inner)
 
@@ -454,7 +458,7 @@ def _gather(p: Primitive, tiles: Any, inavals: Avals, attributes: Params) -> Ipu
     whole = tuple(attributes["slice_sizes"]) == (1, *table.shape[1:])
     first = tuple(numbers.start_index_map) == (0,) and tuple(numbers.collapsed_slice_dims) == (0,)
     behind = tuple(numbers.offset_dims) == tuple(range(len(made.shape) - len(table.shape) + 1, len(made.shape)))
-    if not (whole and first and behind) or getattr(numbers, "operand_batching_dims", ()):
+    if not (whole and first and behind) or numbers.operand_batching_dims:
         raise refuse(p, f"with {numbers}", "gather whole rows of the first dimension")
     return equation(
         p,
@@ -479,10 +483,8 @@ def _scatter(p: Primitive, tiles: Any, inavals: Avals, attributes: Params) -> Ip
     numbers, join = attributes["dimension_numbers"], _SCATTER[p.name]
     kind, width = kind_of(table), int(np.prod(table.shape[1:], dtype=np.int64))
     first = tuple(numbers.scatter_dims_to_operand_dims) == (0,) and tuple(numbers.inserted_window_dims) == (0,)
-    behind = tuple(numbers.update_window_dims) == tuple(
-        range(len(rows.shape) - len(table.shape) + 1, len(rows.shape))
-    )
-    if not (first and behind) or getattr(numbers, "operand_batching_dims", ()):
+    behind = tuple(numbers.update_window_dims) == tuple(range(len(rows.shape) - len(table.shape) + 1, len(rows.shape)))
+    if not (first and behind) or numbers.operand_batching_dims:
         raise refuse(p, f"with {numbers}", "change whole rows of the first dimension")
     base = make_ipu_vertex_inout_info("baseT", table)
     inputs = [base, make_ipu_vertex_in_info("offsets", indices), make_ipu_vertex_in_info("subT", rows)]
@@ -492,9 +494,7 @@ def _scatter(p: Primitive, tiles: Any, inavals: Avals, attributes: Params) -> Ip
         name = f"popops::MultiUpdateAdd<{kind},{kind},false>"
     elif join is not None:
         name = f"popops::MultiUpdateOp<{kind},false,popops::Operation::{join}>"
-    return equation(
-        p, tiles, name, inputs, [base], baseOffset=0, numBaseElements=table.shape[0], regionSize=width
-    )
+    return equation(p, tiles, name, inputs, [base], baseOffset=0, numBaseElements=table.shape[0], regionSize=width)
 
 
 def _host_scatter(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum, IntEnum
+from pathlib import Path
 from typing import Any, Self, get_args, get_type_hints
 
+import jax
 import numpy as np
 
+import abele
 from abele.arrays import Array
 from abele.errors import TypeMismatchError
 from abele.frontends.jaxpr.types import element_type
-from abele.graph.debug import caller
 from abele.numerics import ElementType, as_element_type
 
 Shape = tuple[int, ...]
@@ -26,8 +30,19 @@ Shape = tuple[int, ...]
 
 def user_line() -> str | None:
     """The line of the program that is at work, for errors."""
-    file, line = caller()
-    return f"{file}:{line}" if file else None
+    frame = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(_NOT_THE_PROGRAM):
+            return f"{file}:{frame.f_lineno}"
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return None
+
+
+_NOT_THE_PROGRAM = (str(Path(abele.__file__).parent), str(Path(jax.__file__).parent), str(Path(os.__file__).parent), "<")
+"""Where code is that is no program's: this package, JAX, the standard library, and what dataclasses generate."""
 
 
 class IpuType(Enum):

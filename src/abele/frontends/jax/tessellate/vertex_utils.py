@@ -13,7 +13,7 @@ from abele.frontends.jax.tessellate.types import user_line
 WORKERS = 6
 
 
-def make_num_elements_per_worker(N: int, num_workers: int = WORKERS) -> Array:  # noqa: N803
+def make_num_elements_per_worker(N: int, num_workers: int = WORKERS) -> Array:
     """Elements of each worker, int32[num_workers]: as equal as can be, the first workers with one more.
 
     >>> make_num_elements_per_worker(8, 6)
@@ -50,7 +50,9 @@ def make_ipu_vector1d_worker_offsets(
     """
     if size < vector_size or (size % vector_size and not allow_overlap):
         raise TensorError(
-            f"{size} elements in vectors of {vector_size}", at=user_line(), remedy="pad the array, or allow_overlap=True"
+            f"{size} elements in vectors of {vector_size}",
+            at=user_line(),
+            remedy="pad the array, or allow_overlap=True",
         )
     vectors = -(-size // vector_size)
     each = -(-vectors // num_workers)

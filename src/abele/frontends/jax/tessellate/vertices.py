@@ -4,6 +4,9 @@ Their names begin with ``tessellate::``, as in ``tessellate::Dot<half,float>``. 
 workers; every result is made by one of them, so that sums run in order.
 """
 
+# Bodies and annotations are in the vertex language, whose own compiler checks their types.
+# mypy: ignore-errors
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -69,7 +72,7 @@ def wide(kind: ElementType) -> ElementType:
 
 
 @vertex_template
-def Dot(kind: ElementType, made: ElementType) -> type:  # noqa: N802
+def Dot(kind: ElementType, made: ElementType) -> type:
     """Sums of products: result r · columns + c of row r of the one operand and column c of the other."""
     acc = wide(kind)
 
@@ -110,9 +113,8 @@ def Dot(kind: ElementType, made: ElementType) -> type:  # noqa: N802
 # Operands are [outer, num, inner]; what runs along ``num`` is done for each of the other two.
 
 
-
 @vertex_template
-def Reduce(op: str, kind: ElementType) -> type:  # noqa: N802
+def Reduce(op: str, kind: ElementType) -> type:
     """Sum, product, extremum or logical join along one dimension."""
     acc = wide(kind)
 
@@ -150,7 +152,7 @@ def Reduce(op: str, kind: ElementType) -> type:  # noqa: N802
 
 
 @vertex_template
-def Scan(op: str, kind: ElementType, backwards: str) -> type:  # noqa: N802
+def Scan(op: str, kind: ElementType, backwards: str) -> type:
     """Running sums, products or extrema along one dimension, from its end where ``backwards`` is ``true``."""
     acc, turned = wide(kind), backwards == "true"
 
@@ -187,7 +189,7 @@ def Scan(op: str, kind: ElementType, backwards: str) -> type:  # noqa: N802
 
 
 @vertex_template
-def ArgExtremum(op: str, kind: ElementType, made: ElementType) -> type:  # noqa: N802
+def ArgExtremum(op: str, kind: ElementType, made: ElementType) -> type:
     """Number of the first largest or smallest element along one dimension."""
 
     @codelet(name=f"tessellate::ArgExtremum<{op},{kind.poplar_name},{made.poplar_name}>")
@@ -223,7 +225,7 @@ def ArgExtremum(op: str, kind: ElementType, made: ElementType) -> type:  # noqa:
 
 
 @vertex_template
-def Permute(kind: ElementType) -> type:  # noqa: N802
+def Permute(kind: ElementType) -> type:
     """Elements of four dimensions in another order."""
 
     @codelet(name=f"tessellate::Permute<{kind.poplar_name}>")
@@ -256,7 +258,7 @@ def Permute(kind: ElementType) -> type:  # noqa: N802
 
 
 @vertex_template
-def Iota(kind: ElementType) -> type:  # noqa: N802
+def Iota(kind: ElementType) -> type:
     """Indices along one dimension of [outer, num, inner]."""
 
     @codelet(name=f"tessellate::Iota<{kind.poplar_name}>")
@@ -275,7 +277,7 @@ def Iota(kind: ElementType) -> type:  # noqa: N802
 
 
 @vertex_template
-def Power(kind: ElementType, times: str) -> type:  # noqa: N802
+def Power(kind: ElementType, times: str) -> type:
     """A whole power above 0, by products."""
     count, acc = int(times), wide(kind)
 
@@ -296,7 +298,7 @@ def Power(kind: ElementType, times: str) -> type:  # noqa: N802
 
 
 @vertex_template
-def Rotation2d(kind: ElementType) -> type:  # noqa: N802
+def Rotation2d(kind: ElementType) -> type:
     """Two vectors turned by an angle of which cosine and sine are given."""
 
     @codelet(name=f"tessellate::Rotation2d<{kind.poplar_name}>")
@@ -326,8 +328,8 @@ def Rotation2d(kind: ElementType) -> type:  # noqa: N802
 
 
 @vertex_template
-def Random(distribution: str, kind: ElementType) -> type:  # noqa: N802
-    """Numbers uniform in [offset − scale / 2, offset + scale / 2), or normal of mean ``offset``, deviation ``scale``."""
+def Random(distribution: str, kind: ElementType) -> type:
+    """Numbers uniform in [offset − scale / 2, offset + scale / 2), or normal: mean ``offset``, deviation ``scale``."""
 
     @codelet(name=f"tessellate::Random<{distribution},{kind.poplar_name}>")
     class Random(MultiVertex):
@@ -363,7 +365,7 @@ def Random(distribution: str, kind: ElementType) -> type:  # noqa: N802
 
 
 @vertex_template
-def Householder(kind: ElementType) -> type:  # noqa: N802
+def Householder(kind: ElementType) -> type:
     """The vector that turns a column below its first ``col_idx`` elements onto an axis, and 2 / |vector|²."""
 
     @codelet(name="tessellate::Householder<float>")
@@ -396,7 +398,7 @@ def Householder(kind: ElementType) -> type:  # noqa: N802
 
 
 @vertex_template
-def HouseholderUpdate(kind: ElementType) -> type:  # noqa: N802
+def HouseholderUpdate(kind: ElementType) -> type:
     """A vector mirrored at the plane of ``v``: x − vrescale · (v · x) · v, of partial sums ``w`` of v · x."""
 
     @codelet(name="tessellate::HouseholderUpdate<float>")
@@ -420,7 +422,7 @@ def HouseholderUpdate(kind: ElementType) -> type:  # noqa: N802
 
 
 @vertex_template
-def DotProduct(kind: ElementType) -> type:  # noqa: N802
+def DotProduct(kind: ElementType) -> type:
     """The product of two vectors, a partial sum for each worker."""
 
     @codelet(name="tessellate::DotProduct<float>")
@@ -440,7 +442,7 @@ def DotProduct(kind: ElementType) -> type:  # noqa: N802
 
 
 @vertex_template
-def JacobiStep(kind: ElementType) -> type:  # noqa: N802
+def JacobiStep(kind: ElementType) -> type:
     """Cosine and sine that make two columns' common element zero, and the columns turned by them.
 
     The angle is that of Golub and Van Loan's ``symSchur2``: the smaller one of two.
@@ -482,7 +484,7 @@ def JacobiStep(kind: ElementType) -> type:  # noqa: N802
 
 
 @vertex_template
-def JacobiRows(kind: ElementType) -> type:  # noqa: N802
+def JacobiRows(kind: ElementType) -> type:
     """A column with its elements turned in pairs, each pair by the angle of its rows."""
 
     @codelet(name="tessellate::JacobiRows<float>")

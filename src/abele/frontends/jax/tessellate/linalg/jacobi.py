@@ -76,7 +76,7 @@ def _second_step(cs: Any, rotset: Any, pcol: Any, qcol: Any) -> Any:
 # --- partners ---------------------------------------------------------------------------------------------------------
 
 
-def jacobi_initial_rotation_set(N: int) -> Array:  # noqa: N803
+def jacobi_initial_rotation_set(N: int) -> Array:
     """The first pairs, [N / 2, 2]: neighbours."""
     return np.arange(N, dtype=np.uint32).reshape((-1, 2))
 
@@ -86,9 +86,7 @@ def jacobi_next_rotation_set(rot: Array) -> Array:
     top, bottom = rot[:, 0], rot[:, 1]
     if len(rot) < 2:
         return rot.copy()
-    return np.stack(
-        [np.concatenate([top[:1], bottom[:1], top[1:-1]]), np.concatenate([bottom[1:], top[-1:]])], axis=1
-    )
+    return np.stack([np.concatenate([top[:1], bottom[:1], top[1:-1]]), np.concatenate([bottom[1:], top[-1:]])], axis=1)
 
 
 def jacobi_sort_rotation_set(rot: Array) -> Array:
@@ -134,9 +132,7 @@ def _step(
     return tile_rotate_columns(pcols, qcols, rotset), tile_rotate_columns(pvecs, qvecs, rotset)
 
 
-def ipu_jacobi_eigh(
-    x: Any, num_iters: int = 1, initial_guess: Any = None
-) -> tuple[TileShardedArray, TileShardedArray]:
+def ipu_jacobi_eigh(x: Any, num_iters: int = 1, initial_guess: Any = None) -> tuple[TileShardedArray, TileShardedArray]:
     """Diagonal form of a symmetric matrix, by sweeps of Jacobi's rotations.
 
     Args:

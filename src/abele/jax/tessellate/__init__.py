@@ -2,7 +2,7 @@
 
 from abele.frontends.jax import tessellate as _tessellate
 from abele.frontends.jax.tessellate import *  # noqa: F403
-from abele.frontends.jax.tessellate import core, lax, linalg
 from abele.frontends.jax.tessellate.names import install
+from abele.jax.tessellate import core, lax, linalg
 
 __all__ = [*_tessellate.__all__, "core", "install", "lax", "linalg"]

@@ -1,0 +1,70 @@
+"""Programs that import ``tessellate_ipu`` and ask JAX for an IPU run as they are."""
+
+import subprocess
+import sys
+from textwrap import dedent
+
+from abele.jax import tessellate
+
+PROGRAM = """
+    import sys
+    from functools import partial
+
+    import jax
+    import numpy as np
+    from jax.core import Primitive, ShapedArray
+    from tessellate_ipu import TileShardedArray, ipu_cycle_count, tile_map, tile_put_sharded
+    from tessellate_ipu.core import IpuVertexIOType, vertex_utils
+    from tessellate_ipu.core.tile_interpreter_primitives import make_ipu_vertex_inputs
+    from tessellate_ipu.lax import add_inplace_p, tile_fill
+    from tessellate_ipu.lib.pytessellate_ipu_core import IpuType, TileDataBarrierParams, TileGatherParams
+    from tessellate_ipu.linalg import ipu_eigh
+    import tessellate_ipu.utils
+
+    (device,) = jax.devices("ipu")
+    assert (device.platform, device.num_tiles) == ("ipu", 1472)
+    assert jax.devices()[0].platform == "cpu"
+    tiles = (1, 2, 3)
+
+
+    @partial(jax.jit, backend="ipu", static_argnums=(2,))
+    def compute(a, b, twice):
+        x, y = tile_put_sharded(a, tiles), tile_put_sharded(b, tiles)
+        x, y, start = ipu_cycle_count(x, y)
+        out = tile_map(jax.lax.add_p, x, y)
+        out = tile_map(jax.lax.add_p, out, y) if twice else out
+        out, end = ipu_cycle_count(out)
+        return out, start, end
+
+
+    a = np.arange(15, dtype=np.float32).reshape(3, 5)
+    out, start, end = compute(a, a, True)
+    assert isinstance(out, TileShardedArray)
+    np.testing.assert_array_equal(np.asarray(out), 3 * a)
+    assert (np.asarray(end)[:, 0] > np.asarray(start)[:, 0]).all()
+    np.testing.assert_array_equal(np.asarray(jax.jit(lambda x: tile_map(jax.lax.neg_p, x), backend="cpu")(out)), -3 * a)
+    params = TileGatherParams([0, 1], [2, 3], [4, 5])
+    assert TileGatherParams.from_json_str(params.to_json_str()) == params
+    assert TileDataBarrierParams("vertex", [[0, 1], [7]]).max_tile == 7
+    assert TileDataBarrierParams.from_json_str(TileDataBarrierParams("v", [[0]]).to_json_str()).inputs_tiles == [[0]]
+    print("done", *sys.argv[1:])
+"""
+
+
+def test_a_program_as_it_was_written(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(dedent(PROGRAM))
+    command = [sys.executable, "-W", "error", "-m", "abele.jax", str(program), "with", "arguments"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["done", "with", "arguments"]
+    nothing = subprocess.run(command[:-3], capture_output=True, text=True, check=False)
+    assert nothing.returncode != 0
+    assert "program.py" in nothing.stderr
+
+
+def test_public_names():
+    for module in (tessellate, tessellate.core, tessellate.lax, tessellate.linalg):
+        assert not [n for n in module.__all__ if not hasattr(module, n)] if hasattr(module, "__all__") else True
+    assert callable(tessellate.lax.exp_inplace_p.bind)
+    assert tessellate.linalg.ipu_eigh.__doc__
