@@ -20,7 +20,7 @@ import numpy as np
 from abele.arrays import Array
 from abele.codelet import CodeletDef
 from abele.codelet.names import normalised
-from abele.errors import NetworkError, UnsupportedOpError
+from abele.errors import UnknownVertexTypeError, UnsupportedOpError, nearest
 from abele.graph import Copy, CycleStamp, Execute, GetHwSeeds, Graph, Regions, SetHwSeeds, Tensor
 from abele.graph.gather import gathered
 from abele.graph.regions import rows
@@ -481,17 +481,23 @@ def found_vertex(name: str, source: str) -> CodeletDef:
         is_file = "\n" not in source and Path(source).is_file()
         stamp = Path(source).stat().st_mtime_ns if is_file else 0
         codelets = _of_file(source, stamp)
-        known_there = normalised(name) in {normalised(n) for n in codelets.names}
-        if known_there or name.partition("::")[0] not in _LIBRARIES:
-            definition: CodeletDef = codelets[name]  # which says what is there if it is not
+        if normalised(name) in {normalised(n) for n in codelets.names}:
+            definition: CodeletDef = codelets[name]
             return definition
+        if name.partition("::")[0] not in _LIBRARIES:
+            close = nearest(name, codelets.names)
+            raise UnknownVertexTypeError(
+                f"unknown vertex type {name!r}",
+                because=f"{Path(source).name if is_file else 'the source'} has {', '.join(codelets.names)}",
+                remedy=f"did you mean {close!r}?" if close else None,
+            )
     namespace = name.partition("::")[0]
     if namespace in VERTEX_FINDERS:
         return VERTEX_FINDERS[namespace](name)
     known = library(namespace).find(normalised(name)) if namespace in _LIBRARIES else None
     if known is None:
-        raise NetworkError(
-            f"no vertex {name!r} is known",
+        raise UnknownVertexTypeError(
+            f"unknown vertex type {name!r}",
             remedy="give the C++ file that has it, or the name of a vertex of popops, poplin, popnn or poprand",
         )
     return known

@@ -436,25 +436,26 @@ def declare_ipu_tile_primitive(vname: str, gp_filename: Any = None) -> Callable[
     """
 
     def declared(function: Callable[..., Any]) -> TilePrimitive:
-        names = list(inspect.signature(function).parameters)
-        pname = function.__name__.removesuffix("_p")
+        parameters = inspect.signature(function).parameters
+        names, pname = list(parameters), function.__name__.removesuffix("_p")
+        defaults = {n: p.default for n, p in parameters.items() if p.default is not p.empty}
 
-        def call(avals: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[dict[str, Any], Sequence[Any]]:
+        def call(avals: Sequence[Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], Sequence[Any]]:
+            attributes = {**defaults, **given}
             fields = [n for n in names if n not in attributes][: len(avals)]
             if len(fields) < len(avals):
                 raise TensorError(f"{pname} takes {len(fields)} arrays, it was given {len(avals)}", at=user_line())
             said = function(**dict(zip(fields, avals, strict=True)), **attributes)
-            given = said if isinstance(said, tuple) else (said,)
-            return dict(zip(fields, avals, strict=True)), (*given, {}, {}, 0)[: max(4, len(given))]
+            outputs = said if isinstance(said, tuple) else (said,)
+            return dict(zip(fields, avals, strict=True)), (*outputs, {}, {}, 0)[: max(4, len(outputs))]
 
         def results(avals: Sequence[Any], attributes: Mapping[str, Any]) -> list[Any]:
             return list(call(avals, attributes)[1][0].values())
 
         made = TilePrimitive(pname, results)
 
-        def translation(
-            p: Any, tiles: Any, inavals: Sequence[Any], attributes: Mapping[str, Any]
-        ) -> IpuTileMapEquation:
+        def translation(p: Any, tiles: Any, inavals: Sequence[Any], given: Mapping[str, Any]) -> IpuTileMapEquation:
+            attributes = {**defaults, **given}
             ins, (outs, *rest) = call(inavals, attributes)
             constants, temps, perf = (*rest, {}, {}, 0)[:3] if len(rest) < 3 else rest[:3]
             known = {n: as_device_array(c) for n, c in (constants or {}).items()}

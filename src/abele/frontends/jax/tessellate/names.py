@@ -159,7 +159,9 @@ def _extend_jax() -> None:
         if fun is None:
             return partial(chosen_jit, *args, backend=backend, **options)
         if backend != "ipu":
-            return host_jit(fun, *args, backend=backend, **options)
+            # The host is the default; to name it here is deprecated in JAX.
+            chosen = {} if backend in (None, "cpu") else {"backend": backend}
+            return host_jit(fun, *args, **chosen, **options)
         known = ("static_argnums", "static_argnames", "donate_argnums", "donate_argnames")
         return jit(fun, **{n: v for n, v in options.items() if n in known})
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from jax._src import source_info_util
 
+import abele
 from abele.arrays import Array
 from abele.errors import UnsupportedOpError
 from abele.frontends.jax.tessellate.mapping import (
@@ -25,6 +28,8 @@ from abele.network import BlockBuilder, Value
 from abele.network.ops import build
 from abele.network.ops import tiles as on_tiles
 from abele.network.ops.tiles import MEANINGS
+
+source_info_util.register_exclusion(str(Path(abele.__file__).parent))  # so that errors name the program's lines
 
 
 def _runs(handler: Any) -> Any:

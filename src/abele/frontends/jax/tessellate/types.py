@@ -41,7 +41,12 @@ def user_line() -> str | None:
     return None
 
 
-_NOT_THE_PROGRAM = (str(Path(abele.__file__).parent), str(Path(jax.__file__).parent), str(Path(os.__file__).parent), "<")
+_NOT_THE_PROGRAM = (
+    str(Path(abele.__file__).parent),
+    str(Path(jax.__file__).parent),
+    str(Path(os.__file__).parent),
+    "<",
+)
 """Where code is that is no program's: this package, JAX, the standard library, and what dataclasses generate."""
 
 
@@ -77,7 +82,7 @@ class IpuType(Enum):
         """
         if isinstance(dtype, IpuType):
             return dtype
-        kind = element_type(np.dtype(getattr(dtype, "dtype", dtype)))
+        kind = element_type(np.dtype(dtype if isinstance(dtype, type) else getattr(dtype, "dtype", dtype)))
         for made in cls:
             if _ELEMENTS[made] == kind.name:
                 return made
