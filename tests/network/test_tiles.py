@@ -32,7 +32,7 @@ def example():
     a, start = tiles.tile_cycles(net, [a], TILES)
     d = add(net, add(net, a, b), c, in_place=True)
     net.output(tiles.tile_gather(net, d, TILES, (2, 1, 0, 0), (4, 7, 9, 1), copy=False))
-    net.output(tiles.tile_bits(net, d, (3, 2, 4), u32))
+    net.output(build.bitcast(net, build.reshape(net, d, (3, 2, 4)), u32))
     net.output(start)
     return net.finish()
 
@@ -143,7 +143,6 @@ def test_derivatives_of_placement():
         (lambda net, x: tiles.tile_gather(net, x, (1, 2), (0,), (1,), copy=False), "no row for each of 2 tiles"),
         (lambda net, x: tiles.tile_gather(net, x, TILES, (3,), (1,), copy=False), "an index is outside"),
         (lambda net, x: tiles.tile_gather(net, x, TILES, (0,), (1, 2), copy=False), "there is no index for each tile"),
-        (lambda net, x: tiles.tile_bits(net, x, (3, 2), f32), "has not the bits"),
         (lambda net, x: tiles.tile_set_seeds(net, x, TILES), "they have to be u32"),
     ],
 )

@@ -88,11 +88,6 @@ def tile_barrier(net: BlockBuilder, values: Sequence[Value]) -> tuple[Value, ...
     return net.emit_many("tile_barrier", values, [v.type for v in values])
 
 
-def tile_bits(net: BlockBuilder, value: Value, shape: Shape, dtype: ElementType) -> Value:
-    """``value`` as elements of another type of as many bits, in another shape."""
-    return net.emit("tile_bits", [value], shape, dtype)
-
-
 def tile_cycles(net: BlockBuilder, values: Sequence[Value], tiles: Sequence[int]) -> tuple[Value, ...]:
     """``values``, and after them the cycle counter of each tile when they are there: u32[tiles, 2], low word first."""
     kinds = [*(v.type for v in values), ((len(tiles), 2), u32)]
@@ -373,33 +368,6 @@ def _rows_of(tensor: Tensor, numbers: Array) -> Tensor:
     each = tensor.size // max(1, tensor.shape[0])
     view = gathered(tensor, numbers * each, np.full(len(numbers), each, np.int64))
     return view.reshape((len(numbers), *tensor.shape[1:]))
-
-
-@rule("tile_bits")
-class TileBits(OpRule):
-    """Its operand's bits, as elements of another type."""
-
-    depends_on_operands_alone = False
-
-    def types(self, op: NetworkOp) -> Types:
-        """The chosen type, of as many bits."""
-        (value,), out = op.inputs, op.output
-        require((value.size, value.dtype.bits) == (out.size, out.dtype.bits), f"{out} has not the bits of {value}")
-        return [out.type]
-
-    def evaluate(self, op: NetworkOp, value: Array) -> Array:
-        """NumPy's view."""
-        bits = np.ascontiguousarray(value).astype(op.inputs[0].dtype.np)
-        return bits.view(op.output.dtype.np).reshape(op.output.shape)
-
-    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
-        """A view."""
-        to.pass_on(op.inputs[0], op.output)
-        return to[op.inputs[0]].reinterpret(op.output.dtype).reshape(op.output.shape)
-
-    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
-        """No gradients: bits have no derivative."""
-        return [None]
 
 
 class Ordered(OpRule):

@@ -158,9 +158,7 @@ def call_on_tiles(
 
 
 def _shown(call: PrimitiveCall, value: Value) -> Value:
-    if value.dtype == call.dtype:
-        return build.reshape(call.net, value, call.shape)
-    return on_tiles.tile_bits(call.net, value, call.shape, call.dtype)
+    return build.bitcast(call.net, build.reshape(call.net, value, call.shape), call.dtype)
 
 
 def _meaning(known: Any, tiles: tuple[int, ...], attributes: Attributes, avals: Sequence[Any]) -> str:
