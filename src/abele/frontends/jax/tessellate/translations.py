@@ -382,9 +382,48 @@ def _offsets(shape: Shape, dims: Sequence[int]) -> Any:
     return found
 
 
+UNITS = 16
+"""Rows and columns of the right side that the matrix units hold at once. Source: machine reference §4.10, AMP."""
+_LIMIT = 2**16
+
+
+def _matrix_units(p: Primitive, tiles: Any, lhs: Any, rhs: Any, made: Any) -> IpuTileMapEquation:
+    """Products of rows with 16 rows of 16, which the matrix units hold.
+
+    The six work lists are positions: the first output in units of 8 bytes, their number less 3, the first input.
+    """
+    rows, kinds = lhs.shape[0], (kind_of(lhs), kind_of(made))
+    begin = np.minimum(np.arange(7) * -(-rows // 6), rows)
+    bytes_in, bytes_out = (UNITS * IpuType.of(a).bytes for a in (lhs, made))
+    limited = max(rows * bytes_in, rows * bytes_out) // 8 < _LIMIT
+    lists = np.stack([begin[:-1] * bytes_out // 8, np.diff(begin) - 3, begin[:-1] * bytes_in // 8], 1)
+    words = lists.astype(np.uint16 if limited else np.uint32).reshape(-1)
+    return equation(
+        p,
+        tiles,
+        f"poplin::ConvPartial1x1Out<{kinds[0]},{kinds[1]},{str(limited).lower()},false,{UNITS},4,false>",
+        [
+            make_ipu_vertex_in_info("in", lhs, vertex_dim2=rows * UNITS),
+            make_ipu_vertex_in_info("weights", rhs, vertex_dim2=UNITS * UNITS),
+            make_ipu_vertex_constant_info("worklists", words),
+        ],
+        [make_ipu_vertex_out_info("out", made, vertex_dim2=rows * UNITS)],
+        numConvGroupsM1=0,
+        numOutGroupsM1=0,
+        numInGroups=1,
+        transformedInStride=1,
+        outChansPerGroup=UNITS,
+        inChansPerGroup=UNITS,
+    )
+
+
 def _dot(p: Primitive, tiles: Any, inavals: Avals, attributes: Params) -> IpuTileMapEquation:
     (lhs, rhs), (made,) = inavals, results_of(p, inavals, attributes)
     ((along, across), (batch, others)) = attributes["dimension_numbers"]
+    numbers = (tuple(along), tuple(across), tuple(batch))
+    fits = (len(lhs.shape), rhs.shape, numbers) == (2, (UNITS, UNITS), ((1,), (1,), ()))
+    if fits and kind_of(lhs) == kind_of(rhs) and {kind_of(lhs), kind_of(made)} <= {"float", "half"}:
+        return _matrix_units(p, tiles, lhs, rhs, made)
     rows = [d for d in range(len(lhs.shape)) if d not in (*along, *batch)]
     columns = [d for d in range(len(rhs.shape)) if d not in (*across, *others)]
     # Rows of each sample, then columns of each: the vertex goes through all sums in the order of the result.
