@@ -557,6 +557,11 @@ EXAMPLES: dict[str, Example] = {
         "by others, or move it out of the model. [What is not there yet](status.md) lists what is known to be "
         "missing.",
     ),
+    "UnknownPrimitiveError": Example(
+        None,
+        "`tile_map` calls vertices: those of the primitives on [the page](tessellate.md), and those that "
+        "`create_ipu_tile_primitive` and `declare_ipu_tile_primitive` make. Compute others outside of it, on `x.array`.",
+    ),
     "NetworkError": Example(
         _code(
             """

@@ -61,7 +61,9 @@ def test_page__snippets_one_after_the_other__run(
         pytest.importorskip("jax", reason="needs JAX")
     if page.name == "report.md":
         pytest.importorskip("matplotlib", reason="needs matplotlib")
-    if page.name in ("cpp_codelets.md", "errors.md"):
+    if page.name == "tessellate.md":
+        pytest.importorskip("jax", reason="needs JAX")
+    if page.name in ("cpp_codelets.md", "errors.md", "tessellate.md"):
         pytest.importorskip("ziglang", reason="needs a C++ compiler")
     if page.name in ("pva.md", "errors.md"):
         pytest.importorskip("duckdb", reason="needs DuckDB")
