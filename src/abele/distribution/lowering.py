@@ -538,7 +538,7 @@ class Lowering:
         self._owned.add(value)
 
     def pass_on(self, value: Value, result: Value) -> None:
-        """Let the op that reads ``result``, which shows ``value``, overwrite it where it might overwrite ``value``."""
+        """Let the reader of ``result``, a view of ``value``, overwrite it where it might overwrite ``value``."""
         if self._may_overwrite(value):
             self._owned.add(result)
 

@@ -1,4 +1,4 @@
-"""``from abele.jax import tessellate``: TessellateIPU's names, for programs that say what runs on which tile."""
+"""``from abele.jax import tessellate``: TessellateIPU's names, for programs that place rows and vertices."""
 
 from abele.frontends.jax import tessellate as _tessellate
 from abele.frontends.jax.tessellate import *  # noqa: F403

@@ -160,7 +160,7 @@ def tile_random(
     scale: float,
     after: Sequence[Value] = (),
 ) -> Value:
-    """Numbers that the workers of tiles draw from their states, which move on.
+    """Numbers drawn by the workers of tiles from their states, which move on.
 
     Args:
         net: Network or block to extend.
@@ -171,7 +171,7 @@ def tile_random(
         dtype: Type of the numbers.
         offset: See ``distribution``.
         scale: See ``distribution``.
-        after: What is drawn or set before, so that these numbers are others.
+        after: Draws and settings before it, so that these numbers are others.
     """
     require(distribution in ("uniform", "normal"), f"there is no distribution {distribution!r}")
     attributes = {"distribution": distribution, "offset": float(offset), "scale": float(scale)}
@@ -216,7 +216,7 @@ def moved(to: Lowering, tensor: Tensor, tiles: Sequence[int], name: str) -> Tens
     return made
 
 
-class Placed(OpRule):
+class OnTiles(OpRule):
     """A kind whose first result has a row for each tile of its attribute."""
 
     folds = False
@@ -239,7 +239,7 @@ def _check_rows(op: NetworkOp, value: Value) -> None:
 
 
 @rule("tile_put")
-class TilePut(Placed):
+class TilePut(OnTiles):
     """Its operand with a row on each tile, or all of it on each."""
 
     attributes: ClassVar = {"tiles": tuple, "replicated": bool}
@@ -283,7 +283,7 @@ class TilePut(Placed):
 
 
 @rule("tile_constant")
-class TileConstant(Placed):
+class TileConstant(OnTiles):
     """Numbers that are part of the program, a row on each tile."""
 
     operands = 0
@@ -308,7 +308,7 @@ class TileConstant(Placed):
 
 
 @rule("tile_gather")
-class TileGather(Placed):
+class TileGather(OnTiles):
     """Rows of its operand by number, each on a tile."""
 
     attributes: ClassVar = {"tiles": tuple, "held": tuple, "indices": tuple, "copy": bool}
@@ -371,7 +371,7 @@ def _rows_of(tensor: Tensor, numbers: Array) -> Tensor:
 
 
 class Ordered(OpRule):
-    """A kind that gives its operands, all of which are there before what reads a result."""
+    """A kind that gives its operands, all of them before any result is read."""
 
     operands = (0, None)
     folds = False
@@ -475,7 +475,7 @@ _LIBRARIES = ("popops", "poplin", "popnn", "poprand")
 
 
 @rule("tile_map")
-class TileMap(Placed):
+class TileMap(OnTiles):
     """One compute set: a vertex for each row of the operands, on the row's tile."""
 
     operands = (0, None)
@@ -578,7 +578,7 @@ def _state(codelet: CodeletDef, given: Sequence[tuple[str, Any]]) -> dict[str, A
 # --- random states ----------------------------------------------------------------------------------------------------
 
 
-class Seeds(Ordered):
+class WorkerStates(Ordered):
     """A kind that reads or sets the random states of workers; further operands are what is drawn or set before."""
 
     attributes: ClassVar = {"tiles": tuple}
@@ -592,7 +592,7 @@ class Seeds(Ordered):
 
 
 @rule("tile_seeds")
-class TileSeeds(Seeds):
+class TileSeeds(WorkerStates):
     """The states of some tiles."""
 
     def types(self, op: NetworkOp) -> Types:
@@ -613,7 +613,7 @@ class TileSeeds(Seeds):
 
 
 @rule("tile_set_seeds")
-class TileSetSeeds(Seeds):
+class TileSetSeeds(WorkerStates):
     """Its first operand, which the states of some tiles are then; those of others stay."""
 
     operands = (1, None)
@@ -639,7 +639,7 @@ class TileSetSeeds(Seeds):
 
 
 @rule("tile_random")
-class TileRandom(Seeds):
+class TileRandom(WorkerStates):
     """A row of random numbers on each tile, drawn from the states of its workers."""
 
     attributes: ClassVar = {"tiles": tuple, "distribution": str, "offset": float, "scale": float}

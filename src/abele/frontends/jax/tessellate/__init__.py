@@ -1,4 +1,4 @@
-"""Programs that say on which tile each row lies and which vertex works on it, under TessellateIPU's names.
+"""TessellateIPU's names: programs place each row of an array on a tile, and a vertex beside it.
 
 .. code-block:: python
 

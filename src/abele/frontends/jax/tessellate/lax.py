@@ -1,4 +1,4 @@
-"""What programs on tiles use beside ``jax.lax``: fills, copies, scaled sums, rotations, and primitives in place.
+"""Fills, copies, scaled sums, rotations and primitives in place, which ``jax.lax`` does not have.
 
 The primitives that overwrite their first operand are ``add_inplace_p``, ``exp_inplace_p`` and so on: where something
 else reads the operand later, a copy of it is overwritten.

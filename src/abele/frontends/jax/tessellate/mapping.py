@@ -1,4 +1,4 @@
-"""Calls of primitives on tiles: ``tile_map``, and the table that says which vertex a primitive is.
+"""Calls of primitives on tiles: ``tile_map``, and the table of vertices by primitive.
 
 A translation gives an :class:`~abele.frontends.jax.tessellate.types.IpuTileMapEquation`. On the host, and where a
 network is only evaluated, a call means the primitive on each row: ``jax.vmap``.
@@ -86,8 +86,8 @@ def get_ipu_tile_primitive_translation(pname: str | Primitive) -> tuple[Primitiv
     return _TRANSLATIONS[name]
 
 
-class Attributes(Mapping[str, Any]):
-    """Attributes of a call, as a parameter of an equation."""
+class CallAttributes(Mapping[str, Any]):
+    """CallAttributes of a call, as a parameter of an equation."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         self._given = {name: given[name] for name in sorted(given)}
@@ -103,7 +103,7 @@ class Attributes(Mapping[str, Any]):
         return len(self._given)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Attributes) and self._key == other._key
+        return isinstance(other, CallAttributes) and self._key == other._key
 
     def __hash__(self) -> int:
         return hash(self._key)
@@ -165,7 +165,7 @@ def tile_map(
                 remedy="tile_gather(array, indices, tiles) brings rows to other tiles",
             )
     # What every call of the primitive needs, and this JAX has but programs for another do not know of.
-    given = Attributes({**_DEFAULTS[known.name], **attributes})
+    given = CallAttributes({**_DEFAULTS[known.name], **attributes})
     arrays = [a.array if isinstance(a.array, jax.core.Tracer | jax.Array) else jnp.asarray(a.array) for a in args]
     made = tile_map_p.bind(*arrays, called=known, tiles=numbers, attributes=given)
     results = [TileShardedArray(v, numbers) for v in made]
@@ -177,7 +177,7 @@ def _shown(tiles: Sequence[int]) -> str:
     return str(list(tiles)) if len(tiles) <= 6 else f"[{', '.join(map(str, tiles[:5]))}, …]"
 
 
-def _rows(*arrays: Any, called: Primitive, tiles: tuple[int, ...], attributes: Attributes) -> list[Any]:
+def _rows(*arrays: Any, called: Primitive, tiles: tuple[int, ...], attributes: CallAttributes) -> list[Any]:
     """Results of a primitive on every row, as JAX has them."""
 
     def one(*row: Any) -> list[Any]:
@@ -191,7 +191,7 @@ def _rows(*arrays: Any, called: Primitive, tiles: tuple[int, ...], attributes: A
     return list(jax.vmap(one)(*arrays))
 
 
-def _results(*avals: Any, called: Primitive, tiles: tuple[int, ...], attributes: Attributes) -> list[ShapedArray]:
+def _results(*avals: Any, called: Primitive, tiles: tuple[int, ...], attributes: CallAttributes) -> list[ShapedArray]:
     rows = [ShapedArray(a.shape[1:], a.dtype) for a in avals]
     if isinstance(called, TilePrimitive):
         made = called.results(rows, attributes)
@@ -406,7 +406,7 @@ def create_ipu_tile_primitive(
         known = {n: as_device_array(_scalars(inavals, outavals, attributes, c)) for n, c in (constants or {}).items()}
         spaces = tmp_space if isinstance(tmp_space, Mapping) else {} if tmp_space is None else {"tmp": tmp_space}
         temps = {n: _aval(_scalars(inavals, outavals, attributes, t), inavals) for n, t in spaces.items()}
-        return _equation(p, tiles, vname, *named, known, temps, attributes, gp_filename, perf_estimate)
+        return _equation(p, tiles, vname, _Wiring(*named, known, temps, attributes), gp_filename, perf_estimate)
 
     register_ipu_tile_primitive(made, translation)
     return made
@@ -422,7 +422,7 @@ def declare_ipu_tile_primitive(vname: str, gp_filename: Any = None) -> Callable[
     The function takes the abstract value of a row of each operand and attributes by name, and gives up to four things:
     abstract values of results by field; arrays of constant inputs by field; abstract values of memory that the vertex
     needs while it runs, by field; and the cycles that its author expects. Parameters are fields of the vertex. A result
-    with the name of an operand overwrites it. Attributes that are fields of the vertex are set there.
+    with the name of an operand overwrites it. CallAttributes that are fields of the vertex are set there.
 
     >>> @declare_ipu_tile_primitive("Scale<{x}>", gp_filename="scale.cpp")
     ... def scale_p(x: ShapedArray, factor: float):
@@ -462,7 +462,7 @@ def declare_ipu_tile_primitive(vname: str, gp_filename: Any = None) -> Callable[
             name = _templated(vname, ins | outs, attributes)
             fields = {f.name for f in found_vertex(name, _source(gp_filename)).fields}
             of_vertex = {n: v for n, v in attributes.items() if n in fields}
-            return _equation(p, tiles, name, ins, outs, known, temps or {}, of_vertex, gp_filename, perf or 0)
+            return _equation(p, tiles, name, _Wiring(ins, outs, known, temps or {}, of_vertex), gp_filename, perf)
 
         register_ipu_tile_primitive(made, translation)
         return made
@@ -474,34 +474,37 @@ def _source(gp_filename: Any) -> str:
     return "" if gp_filename is None else str(gp_filename)
 
 
+@dataclass(frozen=True)
+class _Wiring:
+    """Fields of a vertex by name: operands, results, constants, memory for the call, and numbers."""
+
+    ins: Mapping[str, Any]
+    outs: Mapping[str, Any]
+    constants: Mapping[str, Any]
+    temps: Mapping[str, Any]
+    numbers: Mapping[str, Any]
+
+
 def _equation(
-    p: Any,
-    tiles: Any,
-    vname: str,
-    ins: Mapping[str, Any],
-    outs: Mapping[str, Any],
-    constants: Mapping[str, Any],
-    temps: Mapping[str, Any],
-    attributes: Mapping[str, Any],
-    gp_filename: Any,
-    perf: int,
+    p: Any, tiles: Any, vname: str, wiring: _Wiring, gp_filename: Any, perf_estimate: Any
 ) -> IpuTileMapEquation:
+    ins, outs = wiring.ins, wiring.outs
     both = set(ins) & set(outs)
-    whole, others = make_ipu_vertex_attributes(**attributes)
+    whole, others = make_ipu_vertex_attributes(**wiring.numbers)
     return IpuTileMapEquation(
-        vname=_templated(vname, {**ins, **outs}, attributes),
+        vname=_templated(vname, {**ins, **outs}, wiring.numbers),
         pname=p.name,
         tiles=tiles,
         inputs_info=(
             *make_ipu_vertex_inputs(ins, both),
-            *(make_ipu_vertex_constant_info(n, c) for n, c in constants.items()),
+            *(make_ipu_vertex_constant_info(n, c) for n, c in wiring.constants.items()),
         ),
         outputs_info=tuple(make_ipu_vertex_outputs(outs, both)),
         attributes_i32=tuple(whole),
         attributes_f32=tuple(others),
-        temps_info=tuple(make_ipu_vertex_out_info(n, t) for n, t in temps.items()),
+        temps_info=tuple(make_ipu_vertex_out_info(n, t) for n, t in wiring.temps.items()),
         gp_filename=_source(gp_filename) or None,
-        perf_estimate=int(perf),
+        perf_estimate=int(perf_estimate or 0),
     )
 
 

@@ -16,7 +16,7 @@ NUM_TILES = 1472
 
 @dataclass(frozen=True)
 class TileGatherParams(types.Json):
-    """What a gather was called with.
+    """Arguments of a gather.
 
     Attributes:
         previous_tiles: Tile of each row.
@@ -42,7 +42,7 @@ class TileGatherParams(types.Json):
 
 @dataclass(frozen=True)
 class TileDataBarrierParams(types.Json):
-    """What a barrier was called with.
+    """Arguments of a barrier.
 
     Attributes:
         vname: Name of a vertex.

@@ -15,7 +15,7 @@ import abele
 from abele.arrays import Array
 from abele.errors import UnsupportedOpError
 from abele.frontends.jax.tessellate.mapping import (
-    Attributes,
+    CallAttributes,
     TileView,
     _rows,
     get_ipu_tile_primitive_translation,
@@ -92,7 +92,7 @@ def cycles(call: PrimitiveCall, *values: Value, tiles: tuple[int, ...]) -> tuple
 # --- random states ----------------------------------------------------------------------------------------------------
 
 _last: WeakKeyDictionary[BlockBuilder, Value] = WeakKeyDictionary()
-"""What was drawn or set last in each block. Draws read it: an op that nothing reads is left out, and with it the
+"""The last draw or setting in each block. The next one reads it: an op that nothing reads is left out, and with it the
 change of the states."""
 
 
@@ -129,7 +129,14 @@ def draw(
 ) -> Value:
     """Numbers of the tiles' generators."""
     made = _last[call.net] = on_tiles.tile_random(
-        call.net, distribution, tiles, size, element_type(dtype), offset, scale, _before(call.net)
+        call.net,
+        distribution,
+        tiles,
+        size=size,
+        dtype=element_type(dtype),
+        offset=offset,
+        scale=scale,
+        after=_before(call.net),
     )
     return made
 
@@ -140,7 +147,7 @@ def draw(
 @_runs
 @primitive("tile_map")
 def call_on_tiles(
-    call: PrimitiveCall, *operands: Value, called: Any, tiles: tuple[int, ...], attributes: Attributes
+    call: PrimitiveCall, *operands: Value, called: Any, tiles: tuple[int, ...], attributes: CallAttributes
 ) -> Any:
     """A vertex for each row."""
     known, translation = get_ipu_tile_primitive_translation(called)
@@ -161,7 +168,7 @@ def _shown(call: PrimitiveCall, value: Value) -> Value:
     return build.bitcast(call.net, build.reshape(call.net, value, call.shape), call.dtype)
 
 
-def _meaning(known: Any, tiles: tuple[int, ...], attributes: Attributes, avals: Sequence[Any]) -> str:
+def _meaning(known: Any, tiles: tuple[int, ...], attributes: CallAttributes, avals: Sequence[Any]) -> str:
     """Name under which the network finds what a call computes."""
     digest = hashlib.sha256(repr((attributes, len(tiles), [(a.shape, str(a.dtype)) for a in avals])).encode())
     name = f"{known.name}:{digest.hexdigest()[:8]}"

@@ -51,7 +51,7 @@ def equation(
     outputs: Sequence[IpuVertexIOInfo],
     **numbers: Any,
 ) -> IpuTileMapEquation:
-    """A call of a vertex whose fields that are whole numbers are given by name."""
+    """A call of a vertex, with its fields of whole numbers by name."""
     return IpuTileMapEquation(
         vname=vname,
         pname=p.name,

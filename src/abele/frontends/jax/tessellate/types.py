@@ -47,7 +47,7 @@ _NOT_THE_PROGRAM = (
     str(Path(os.__file__).parent),
     "<",
 )
-"""Where code is that is no program's: this package, JAX, the standard library, and what dataclasses generate."""
+"""Places of code that is no program's: this package, JAX, the standard library, and what dataclasses generate."""
 
 
 class IpuType(Enum):
@@ -308,7 +308,7 @@ class IpuTileMapEquation(Json):
         gp_filename: C++ file, or source text, that has the vertex; None for vertices of libraries.
         perf_estimate: Cycles that the author expects. The machine counts its own.
         tmp_space_name: Field that needs memory during the call alone.
-        tmp_space_aval: What it needs: something with a shape and a type.
+        tmp_space_aval: Its size: something with a shape and a type.
         temps_info: Further such fields.
         sync: True for a barrier before the call. Each call is a superstep, which has one.
     """
