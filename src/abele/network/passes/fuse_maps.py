@@ -1,99 +1,115 @@
-"""``fuse-maps``: a map that one other map alone reads is part of that one's expression.
+"""``fuse-maps``: chains of element-wise ops become one op each.
 
-A trace of JAX has an op for each sum and product: the tanh form of GELU is nine, a draw of dropout eight. As one op
-they are one step, and what is between them is in no tensor::
-
-    %0 = map(%x) expr={$0 * 0.5}          %1 = map(%x, %y) expr={($0 * 0.5) + $1}
-    %1 = map(%0, %y) expr={$0 + $1}
-
-Values that several ops read stay, as they would be computed more than once; so do those of fewer elements than their
-reader's, and those whose reader would read too much. Floats are rounded once, where the last op stores.
-
-It is for networks that are differentiated already: a gradient reads what its forward pass keeps, which are operands.
+JAX makes an op of every multiplication; on tiles each is a step that loads and stores all its elements. A map goes
+into the maps that read it where they have its shape: ``(a · b) + c`` is one expression of three operands. A map that
+several others read is computed in each of them if that costs little (no functions, few operations), and then needs no
+tensor; others are computed once.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from abele.expr import Cast, Expr, derivative
-from abele.expr.types import element_type, result_type
-from abele.network.ir import BlockBuilder, FrozenDict, NetworkOp, Value, needed
+from abele.expr.nodes import Apply
+from abele.expr.types import Typing
+from abele.network.ir import BlockBuilder, FrozenDict, NetworkOp, Value
 from abele.network.passes.base import BlockPass, reading
-from abele.numerics import bool_, f32
+from abele.numerics import ElementType, f32
 
-MOST_PARTS = 64
-"""Operations, operands and numbers of an expression; the code of a vertex grows with them (a guess)."""
-MOST_OPERANDS = 8
-"""Operands of an expression: each is an edge of every vertex (a guess)."""
+CHEAP = frozenset({"add", "sub", "mul", "neg", "max", "min", "abs", "square"})
+"""Operations that are computed again rather than kept."""
 
 
 @dataclass(frozen=True)
 class FuseMaps(BlockPass):
-    """Put maps into the maps that read them."""
+    """Let maps compute what they read.
+
+    Attributes:
+        most_operations: Operations of an expression.
+        most_operands: Operands of an expression.
+        repeated: Cheap operations that each of several readers computes.
+    """
 
     name: ClassVar[str] = "fuse-maps"
+    most_operations: int = 40
+    most_operands: int = 6
+    repeated: int = 2
 
     def rewrite(
         self, ops: Sequence[NetworkOp], results: Iterable[Value], into: BlockBuilder, values: dict[Value, Value]
     ) -> None:
-        """Append fewer maps of larger expressions."""
-        results = tuple(results)
-        ops = needed(ops, results)
-        readers = Counter(v for op in ops for v in op.inputs)
-        readers.update(results)
-        made: dict[Value, NetworkOp] = {}
+        """Append the ops; maps that all their readers compute are left out."""
+        leaving = frozenset(results)
+        readers: dict[Value, list[NetworkOp]] = {}
         for op in ops:
-            whole = _with_operands(reading(op, values), made, readers) if op.kind == "map" else reading(op, values)
-            values |= zip(op.outputs, op.outputs, strict=True)
-            if whole.kind == "map":
-                made[whole.output] = whole
-            into.append(whole)
-        into.ops[:] = needed(into.ops, results)
+            for value in dict.fromkeys(op.inputs):
+                readers.setdefault(value, []).append(op)
+        inside: dict[Value, NetworkOp] = {}
+        fused: list[NetworkOp] = []
+        for op in ops:
+            if op.kind == "map":
+                op = self._with_operands(op, inside)
+                if op.output not in leaving and self._is_computed_by(op, readers.get(op.output, ())):
+                    inside[op.output] = op
+            fused.append(op)
+        for op in fused:
+            if op.output not in inside if op.outputs else True:
+                with into.at(op.debug, stage=op.stage, place=op.place, hint=op.hint):
+                    values |= zip(op.outputs, into.simplified(reading(op, values)), strict=True)
+
+    def _is_computed_by(self, op: NetworkOp, readers: Sequence[NetworkOp]) -> bool:
+        """True if every reader computes the result of a map itself."""
+        made = op.output
+        if not readers or not all(
+            r.kind == "map" and r.output.shape == made.shape and (r.stage, r.place) == (op.stage, op.place)
+            for r in readers
+        ):
+            return False
+        size = _operations(op.attrs["expr"])
+        if any(
+            size + _operations(r.attrs["expr"]) > self.most_operations
+            or len({*op.inputs, *r.inputs}) - 1 > self.most_operands
+            for r in readers
+        ):
+            return False
+        return len(readers) == 1 or (size <= self.repeated and _is_cheap(op.attrs["expr"]))
+
+    def _with_operands(self, op: NetworkOp, inside: dict[Value, NetworkOp]) -> NetworkOp:
+        """A map that computes those of its operands that are maps inside it, as far as it does not grow too large."""
+        if inside.keys().isdisjoint(op.inputs):
+            return op
+        operands: list[Value] = []
+
+        def place(value: Value) -> Expr:
+            if value not in operands:
+                operands.append(value)
+            return derivative.arg(operands.index(value))
+
+        def computed(number: int) -> Expr:
+            value = op.inputs[number]
+            maker = inside.get(value)
+            if maker is None:
+                return place(value)
+            inner = maker.attrs["expr"]
+            made = derivative.substitute(inner, lambda n: place(maker.inputs[n]))
+            return made if _keeps(inner, maker.inputs, value.dtype) else Cast(value.dtype, made)
+
+        expression = derivative.substitute(op.attrs["expr"], computed)
+        return NetworkOp("map", tuple(operands), op.outputs, FrozenDict({"expr": expression}), op.debug)
 
 
-def _with_operands(op: NetworkOp, made: dict[Value, NetworkOp], readers: Counter[Value]) -> NetworkOp:
-    """A map with the expressions of operands that nothing else reads."""
-    for value in op.inputs:
-        maker = made.get(value)
-        if maker is None or readers[value] != 1 or not _alike(maker, op):
-            continue
-        whole = _joined(maker, op)
-        if whole is not None:
-            op = whole
-    return op
+def _keeps(expression: Expr, operands: Sequence[Value], dtype: ElementType) -> bool:
+    """True if an expression is computed in its result's type; narrow floats are not rounded in between."""
+    computed = Typing(tuple(v.dtype for v in operands)).of(expression)
+    return computed == dtype or (computed == f32 and dtype.is_float)
 
 
-def _alike(maker: NetworkOp, op: NetworkOp) -> bool:
-    first, second = maker.output, op.output
-    return (first.shape, first.stage, first.place) == (second.shape, second.stage, second.place)
+def _operations(expression: Expr) -> int:
+    return sum(isinstance(part, Apply) for part in expression.walk())
 
 
-def _joined(maker: NetworkOp, op: NetworkOp) -> NetworkOp | None:
-    """Both as one map; None where that is too large, or would compute the operand twice."""
-    number = op.inputs.index(maker.output)
-    expression = op.attrs["expr"]
-    parts = [p for p in expression.walk() if getattr(p, "operand", None) == number]
-    inputs = tuple(dict.fromkeys([*(v for v in op.inputs if v is not maker.output), *maker.inputs]))
-    if len(parts) != 1 or len(inputs) > MOST_OPERANDS:
-        return None
-    inner = derivative.substitute(maker.attrs["expr"], lambda n: derivative.arg(inputs.index(maker.inputs[n])))
-    held = _as_held(inner, inputs, maker.output)
-    whole = derivative.substitute(
-        expression, lambda n: held if n == number else derivative.arg(inputs.index(op.inputs[n]))
-    )
-    if sum(1 for _ in whole.walk()) > MOST_PARTS:
-        return None
-    return replace(op, inputs=inputs, attrs=FrozenDict({**op.attrs, "expr": whole}))
-
-
-def _as_held(expression: Expr, inputs: Sequence[Value], value: Value) -> Expr:
-    """An expression as a value holds it: converted to its type, narrow integers cut."""
-    types = tuple(v.dtype for v in inputs)
-    natural = element_type(expression, types) or result_type(expression, types)
-    if natural == value.dtype and (value.dtype.is_float or value.dtype == bool_ or value.dtype.bits == f32.bits):
-        return expression
-    return Cast(value.dtype, expression)
+def _is_cheap(expression: Expr) -> bool:
+    return all(not isinstance(part, Apply) or part.op in CHEAP for part in expression.walk())

@@ -22,12 +22,14 @@ from abele.network.passes.dead_code import DeadCode
 from abele.network.passes.differentiate import Differentiate
 from abele.network.passes.fold_constants import FoldConstants
 from abele.network.passes.follow import Follow
+from abele.network.passes.fuse_maps import FuseMaps
 from abele.network.passes.group_convolutions import GroupConvolutions
 from abele.network.passes.join_casts import JoinCasts
 from abele.network.passes.narrow import Narrow
 from abele.network.passes.optimise import Optimise
 from abele.network.passes.outline import Outline
 from abele.network.passes.place import AssignPlaces
+from abele.network.passes.recognise import Recognise
 from abele.network.passes.recompute import CHEAP, Recompute
 from abele.network.passes.recompute_stages import RecomputeStages
 from abele.network.passes.share_convolutions import ShareConvolutions
@@ -138,7 +140,8 @@ def _verify_after(step: Pass, net: Network) -> None:
 
 
 def _simplifying() -> tuple[Pass, ...]:
-    return (Canonicalise(), FoldConstants(), CommonSubexpressions(), DeadCode(), Narrow(), GroupConvolutions())
+    tidy = (Canonicalise(), FoldConstants(), CommonSubexpressions(), DeadCode())
+    return (*tidy, Recognise(), Narrow(), GroupConvolutions())
 
 
 def in_blocks(chooser: BlockChooser | None) -> tuple[Pass, ...]:
@@ -150,7 +153,7 @@ def in_blocks(chooser: BlockChooser | None) -> tuple[Pass, ...]:
 def inference_pipeline(blocks: BlockChooser | None = None) -> Pipeline:
     """Passes before networks are lowered to run forward; ``blocks`` as of :func:`training_pipeline`."""
     placing = (Outline(), JoinCasts(), AssignPlaces(), AssignStages(), Follow(), InsertTransfers())
-    return Pipeline((*_simplifying(), *in_blocks(blocks), *placing))
+    return Pipeline((*_simplifying(), *in_blocks(blocks), FuseMaps(), *placing))
 
 
 def training_pipeline(

@@ -1,0 +1,53 @@
+"""``recognise``: norms and softmaxes that are written as strings of plain ops become the library's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from abele.network.ir import BlockBuilder, Network, NetworkOp, Value
+from abele.network.passes.base import BlockPass, reading
+from abele.network.passes.dead_code import DeadCode
+from abele.network.recognition import Emitter, Plan, Uses, find_functions, find_norms, find_softmaxes
+
+_FOUND: tuple[Callable[[Uses], Iterator[Plan]], ...] = (find_softmaxes, find_norms, find_functions)
+
+
+@dataclass(frozen=True)
+class Recognise(BlockPass):
+    """Replace strings of maps and reductions by one op, forward and backward.
+
+    JAX writes ``softmax``, norms and their gradients as maximum, subtraction, exponential, sum, division …; the
+    libraries take statistics in one pass, and kernels are made for these ops. What is found is equal to what was written
+    up to rounding; see :mod:`abele.network.recognition`.
+    """
+
+    name: ClassVar[str] = "recognise"
+
+    def run(self, net: Network) -> Network:
+        """The network with library ops; ``net`` itself if it has no strings of them."""
+        if not any(op.kind == "reduce" for op in net.walk()):
+            return net
+        made = super().run(net)
+        return net if made == net else DeadCode().run(made)
+
+    def rewrite(
+        self, ops: Sequence[NetworkOp], results: Iterable[Value], into: BlockBuilder, values: dict[Value, Value]
+    ) -> None:
+        """Append the ops, with others in the place of what was recognised."""
+        uses = Uses(ops, results)
+        instead = {}
+        for found in _FOUND:
+            for plan in found(uses):
+                if instead.keys().isdisjoint(plan.instead):
+                    instead |= plan.instead
+        emitter = Emitter(into, values)
+        for op in ops:
+            with into.at(op.debug, stage=op.stage, place=op.place, hint=op.hint):
+                made = [instead[v](emitter) if v in instead else None for v in op.outputs]
+                if all(made) and made:
+                    values |= zip(op.outputs, made, strict=True)
+                    continue
+                read = reading(op, values)
+                values |= zip(op.outputs, into.simplified(read), strict=True)

@@ -1,0 +1,8 @@
+"""What a string of plain ops computes: norms, softmaxes, activation functions, and their gradients."""
+
+from abele.network.recognition.functions import find_functions
+from abele.network.recognition.norms import find_norms
+from abele.network.recognition.region import Emitter, Plan, Uses
+from abele.network.recognition.softmaxes import find_softmaxes
+
+__all__ = ["Emitter", "Plan", "Uses", "find_functions", "find_norms", "find_softmaxes"]
