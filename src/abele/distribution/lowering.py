@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from abele.distribution.changed_in_place import Change
 from abele.distribution.combined_momenta import CombinedMomenta
 from abele.distribution.lowering_cache import Repeats, lowering_context
 from abele.distribution.matrix_parts import MatrixPart, matrix_parts
@@ -51,6 +52,8 @@ class Lowering:
         rows: Rows of parameters in streaming memory, once all their readers are lowered.
         leaves: Values that something outside of the network's ops asks for: no op may overwrite them.
         functions: The functions of which the machine has one copy; calls of others are lowered where they stand.
+        changes: New contents of states that may be written onto the old ones.
+        changed: Those that were.
     """
 
     def __init__(
@@ -74,6 +77,8 @@ class Lowering:
         self.sums: RemoteSums | None = None
         self.momenta: CombinedMomenta | None = None
         self.rows: dict[Value, WeightRow] = {}
+        self.changes: dict[Value, Change] = {}
+        self.changed: set[Value] = set()
         self._outer = outer
         self._stands_for: dict[Value, Value] = {}
         self._constants: dict[Value, NetworkOp] = {}
@@ -271,10 +276,21 @@ class Lowering:
         """Lower one op on the graph of its place."""
         rule = rule_of(op)
         with self._operands_of(rule, op):
+            self._change_in_place(op)
             results = self._lowered(rule, op)
         for value, tensor in zip(op.outputs, results, strict=True):
             if tensor is not None:
                 self.bind(value, tensor)
+
+    def _change_in_place(self, op: NetworkOp) -> None:
+        """Let an op that makes new contents of a state write onto the old ones, if nothing that waits reads these."""
+        change = self.changes.get(op.output) if op.outputs else None
+        if change is None or any(not change.shown.isdisjoint(w.inputs) for w in self._waiting.values()):
+            return
+        tensor = self[change.state]
+        if not tensor.contains_aliases and not tensor.contains_constant:
+            self._given[op.output] = tensor
+            self.changed.add(op.output)
 
     def lower_onto(self, op: NetworkOp, total: Tensor, scale: float) -> None:
         """Lower an op that was announced so that it adds its result, times ``scale``, to ``total``."""

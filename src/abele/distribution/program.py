@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from abele.distribution.anchors import AnchorCollector, OutputCollector
+from abele.distribution.changed_in_place import changed_in_place, gradients_like
 from abele.distribution.combined_momenta import CombinedMomenta
 from abele.distribution.lowering import Lowering
 from abele.distribution.phased import PhasedBody
@@ -265,6 +266,9 @@ class _ProgramBuilder:
         self.groups = groups
         self.to = Lowering(graph, planning=planning)
         self.to.lay_out_like(_gradients(net))
+        if net.num_stages == net.num_phases == 1 and not groups and not schedule.anchors:
+            self.to.changes = changed_in_place(net)
+            self.to.lay_out_like(gradients_like(net, self.to.changes))
         self.scale = GradientScale(graph, groups, automatic=automatic_loss_scale)
         self.to.loss_scale = self.scale.loss
         self.to.momenta = CombinedMomenta(self.to, net, schedule.replicas)
@@ -459,6 +463,7 @@ class _ProgramBuilder:
         steps = {op.output: op for op in self.net.ops if op.kind == "update"}
         changes = {s: steps[v].inputs[0] if v in steps else v for s, v in self.net.updates.items()}
         changes = {s: v for s, v in changes.items() if v is not s and s not in self.net.accumulators}
+        changes = {s: v for s, v in changes.items() if v not in self.to.changed}
         # One state's new contents may be another's old ones: these are kept before any is written.
         written = {variable for state in changes for variable in self.to[state].variables}
         sources = {

@@ -54,6 +54,8 @@ def simplified(expression: Expr) -> Expr:
             return _simplified_product(expression, a, b)
         case "div", (a, b) if is_number(b, 1):
             return a
+        case "div", (a, Const(value=float(by), type=kind)) if kind.is_float and _is_power_of_two(by):
+            return _simplified_product(Apply("mul", (a, Const(1 / by, kind))), a, Const(1 / by, kind))
         # Exact for the exponents that have an operation of their own, and much cheaper than exp(log(a) · exponent).
         case "pow", (a, Const(value=exponent)):
             return _simplified_power(expression, a, float(exponent))
@@ -62,6 +64,11 @@ def simplified(expression: Expr) -> Expr:
         case "select", (_, a, b) if isinstance(a, Const) and a == b:
             return a
     return _folded(expression)
+
+
+def _is_power_of_two(number: float) -> bool:
+    """True for numbers whose inverse is exact in f16 as well."""
+    return abs(math.frexp(number)[0]) == 0.5 and 2**-14 <= abs(number) <= 2**14
 
 
 def _simplified_product(whole: Apply, a: Expr, b: Expr) -> Expr:

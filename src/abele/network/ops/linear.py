@@ -141,6 +141,15 @@ class MatMul(OpRule):
         options = to.planned(op, a.dtype) | {"in_halves": to.in_halves}
         return product(to.graph, a, b, to.prog, like=to.like(op.output), **options)
 
+    def layout(self, to: Lowering, op: NetworkOp, operand: int) -> Tensor | None:
+        """The right-hand side of a product of matrices, such as a weight."""
+        a, b = op.inputs
+        if operand != 1 or b.ndim != 2:
+            return None
+        return poplin.create_matmul_input_rhs(
+            to.graph, b.dtype, a.shape, b.shape, name=b.name, **to.planned(op, b.dtype)
+        )
+
     def lower_onto(self, to: Lowering, op: NetworkOp, total: Tensor, scale: float) -> None:
         """The sums of partial products go on to the total."""
         a, b = (to[v] for v in op.inputs)

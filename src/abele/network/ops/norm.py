@@ -346,6 +346,10 @@ class NormGradParameters(OpRule):
         wide = grad.astype(np.float64)
         return (wide * white).sum(dims), wide.sum(dims)
 
+    def beside(self, op: NetworkOp, operand: int) -> Sequence[Value]:
+        """The activations, for their gradient."""
+        return op.inputs[:1] if operand == 1 else ()
+
     def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor, ...]:
         """One popnn call for both."""
         white, grad = to[op.inputs[0]], to[op.inputs[1]]

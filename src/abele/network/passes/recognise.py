@@ -9,9 +9,9 @@ from typing import ClassVar
 from abele.network.ir import BlockBuilder, Network, NetworkOp, Value
 from abele.network.passes.base import BlockPass, reading
 from abele.network.passes.dead_code import DeadCode
-from abele.network.recognition import Emitter, Plan, Uses, find_functions, find_norms, find_softmaxes
+from abele.network.recognition import Emitter, Plan, Uses, find_functions, find_norms, find_softmaxes, find_turned_products
 
-_FOUND: tuple[Callable[[Uses], Iterator[Plan]], ...] = (find_softmaxes, find_norms, find_functions)
+_FOUND: tuple[Callable[[Uses], Iterator[Plan]], ...] = (find_softmaxes, find_norms, find_functions, find_turned_products)
 
 
 @dataclass(frozen=True)

@@ -89,9 +89,9 @@ class _Unary:
         for source, expression in choices.items():
             if source.dtype == op.output.dtype and _tells(expression):
                 made = evaluate(expression, [_POINTS])
-                for name, wanted in self._wanted.items():
-                    if _near(made, wanted, op.output.dtype):
-                        return name, source
+                near = [name for name, wanted in self._wanted.items() if _near(made, wanted, op.output.dtype)]
+                if near:
+                    return min(near, key=lambda name: float(np.abs(made - self._wanted[name]).max())), source
         return None
 
 

@@ -1,0 +1,31 @@
+"""Products of matrices that are turned when they are made: ``(A · B)ᵀ`` is ``Bᵀ · Aᵀ``.
+
+JAX writes the gradient of a weight [in, out] as ``(gradᵀ · x)ᵀ``; as ``xᵀ · grad`` it can be made where the weight
+lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from abele.network.ir import NetworkOp, Value
+from abele.network.ops import build
+from abele.network.recognition.region import Emitter, Plan, Uses
+
+
+def find_turned_products(uses: Uses) -> Iterator[Plan]:
+    """Products of a block of which only the transposed one is read."""
+    for op in uses.ops:
+        if op.kind == "matmul" and op.output not in uses.results:
+            readers = uses.readers.get(op.output, [])
+            turned = (*range(op.output.ndim - 2), op.output.ndim - 1, op.output.ndim - 2)
+            if len(readers) == 1 and readers[0].kind == "permute" and readers[0].attrs["order"] == turned:
+                yield Plan({readers[0].output: _turned(op)})
+
+
+def _turned(op: NetworkOp):  # type: ignore[no-untyped-def]
+    def make(to: Emitter) -> Value:
+        left, right = (build.transpose(to.net, to.values[v]) for v in op.inputs)
+        return build.matmul(to.net, right, left)
+
+    return make
