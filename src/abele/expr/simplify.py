@@ -59,8 +59,6 @@ def simplified(expression: Expr) -> Expr:
         # Exact for the exponents that have an operation of their own, and much cheaper than exp(log(a) · exponent).
         case "pow", (a, Const(value=exponent)):
             return _simplified_power(expression, a, float(exponent))
-        case "select", (Const(value=known), a, b):
-            return a if known else b
         case "select", (_, a, b) if isinstance(a, Const) and a == b:
             return a
     return _folded(expression)

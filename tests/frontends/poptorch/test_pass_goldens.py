@@ -80,7 +80,7 @@ def test_dumpPasses__of_a_model__writes_what_reads_back(tmp_path: Path) -> None:
     assert folders == ["two_layers-inference", "two_layers-training"]
     texts = {p.name: p.read_text() for p in sorted((tmp_path / "two_layers-training").iterdir())}
     assert "00-captured.net" in texts
-    assert "gradient %first.weight" in texts["09-differentiate.net"]
+    assert "gradient %first.weight" in texts["10-differentiate.net"]
     assert all(str(parse(text)) == text.rstrip("\n") for text in texts.values())
 
 

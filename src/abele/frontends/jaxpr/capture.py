@@ -15,7 +15,6 @@ from abele.frontends.jaxpr.registry import all_missing
 from abele.frontends.jaxpr.types import element_type, is_key, type_of
 from abele.network import BlockBuilder, Network, NetworkBuilder, Value
 from abele.network.ops import build
-from abele.network.passes.fuse_maps import FuseMaps
 from abele.numerics import i32
 from abele.poplibs.gcl import CommGroup
 
@@ -130,4 +129,4 @@ def capture(
             net.updates[updated[number]] = value
         else:
             net.output(value)
-    return Captured(FuseMaps().run(net.finish()), tuple(arguments), tuple(results), closed_over)
+    return Captured(net.finish(), tuple(arguments), tuple(results), closed_over)

@@ -160,13 +160,6 @@ def detach(net: BlockBuilder, value: Value) -> Value:
 class Reshape(WholeView):
     """View of the same elements in row-major order in another shape."""
 
-    def simplify(self, net: BlockBuilder, op: NetworkOp) -> Value | None:
-        """As of views; a reshape of a reshape is one."""
-        maker = net.makers.get(op.inputs[0])
-        if maker is not None and maker.kind == "reshape":
-            return reshape(net, maker.inputs[0], op.output.shape)
-        return super().simplify(net, op)
-
     def types(self, op: NetworkOp) -> Types:
         """The shape that the op says, of as many elements."""
         value, made = op.inputs[0], op.output
@@ -210,13 +203,6 @@ class Permute(WholeView):
     """Dimensions in another order."""
 
     attributes: ClassVar = {"order": tuple}
-
-    def simplify(self, net: BlockBuilder, op: NetworkOp) -> Value | None:
-        """As of views; a permutation of a permutation is one."""
-        maker = net.makers.get(op.inputs[0])
-        if maker is not None and maker.kind == "permute":
-            return permute(net, maker.inputs[0], [maker.attrs["order"][d] for d in op.attrs["order"]])
-        return super().simplify(net, op)
 
     def types(self, op: NetworkOp) -> Types:
         """The dimensions of the input in the order."""

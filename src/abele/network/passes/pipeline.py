@@ -35,7 +35,7 @@ from abele.network.passes.recompute_stages import RecomputeStages
 from abele.network.passes.share_convolutions import ShareConvolutions
 from abele.network.passes.skip_hidden import BlockChooser, SkipHidden
 from abele.network.passes.spread import InsertTransfers
-from abele.network.passes.squeeze import Squeeze
+from abele.network.passes.join_views import JoinViews
 from abele.network.passes.stages import AssignStages
 from abele.network.schedule import GRADIENT, PipelineSchedule, Schedule
 from abele.numerics import f16
@@ -153,7 +153,7 @@ def in_blocks(chooser: BlockChooser | None) -> tuple[Pass, ...]:
 
 def inference_pipeline(blocks: BlockChooser | None = None) -> Pipeline:
     """Passes before networks are lowered to run forward; ``blocks`` as of :func:`training_pipeline`."""
-    fused = (FuseMaps(), Squeeze(), CommonSubexpressions(), DeadCode())
+    fused = (FuseMaps(), JoinViews(), CommonSubexpressions(), DeadCode())
     placing = (Outline(), JoinCasts(), AssignPlaces(), AssignStages(), Follow(), InsertTransfers())
     return Pipeline((*_simplifying(), *in_blocks(blocks), *fused, *placing))
 

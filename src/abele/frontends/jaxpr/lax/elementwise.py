@@ -274,11 +274,13 @@ def is_finite(call: PrimitiveCall, value: Value) -> Value:
 @primitive("select_n")
 def select_n(call: PrimitiveCall, which: Value, *cases: Value) -> Value:
     """The case whose number ``which`` holds; a bool chooses the second where it is true."""
+    known = call.net.scalar(which)
+    if len(cases) == 1 or known is not None:
+        # A condition that is known, such as `where` of a count of elements in a variance, decides here.
+        return cases[int(known or 0)]
     words = (1,) * (cases[0].ndim - which.ndim if which.ndim else 0)
     if words:  # which keys have
         which = build.reshape(call.net, which, (*which.shape, *words))
-    if len(cases) == 1:
-        return cases[0]
     if which.dtype == bool_:
         return call.map(select(z, y, x), cases[0], cases[1], which, masks={2})
     result: Expr = arg(0)
