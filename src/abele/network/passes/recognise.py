@@ -27,7 +27,7 @@ class Recognise(BlockPass):
 
     def run(self, net: Network) -> Network:
         """The network with library ops; ``net`` itself if it has no strings of them."""
-        if not any(op.kind == "reduce" for op in net.walk()):
+        if not any(op.kind == "map" for op in net.walk()):
             return net
         made = super().run(net)
         return net if made == net else DeadCode().run(made)

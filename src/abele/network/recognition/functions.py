@@ -8,6 +8,7 @@ by no more than the rounding of the constants in them, which are of the value's 
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator
 
 import numpy as np
@@ -25,8 +26,9 @@ WRITTEN_OUT = ("gelu", "gelu_erf", "swish")
 _TOLERANCES = {f32: 3e-6, f16: 4e-3, bf16: 2e-2}
 _POINTS = np.concatenate([np.linspace(-9, 9, 37), [-0.03, 0.0, 1e-3, 0.7]])
 _TELLING = frozenset({"erf", "erfc", "tanh", "sigmoid", "exp"})
-_MOST_NODES = 120
+_MOST_NODES = 240
 _MOST_SOURCES = 5
+_MOST_OPS = 200
 
 
 def find_functions(uses: Uses) -> Iterator[Plan]:
@@ -104,29 +106,30 @@ def _gradients(uses: Uses, function: str, source: Value):  # type: ignore[no-unt
     with np.errstate(all="ignore"):
         wanted = gradient(_POINTS, by)
     instead = {}
-    waiting = [source]
-    for value in waiting:  # It grows.
-        for op in uses.readers.get(value, ()):
-            fits = op.kind == "map" and op.output not in made and op.output.shape == source.shape
-            if not fits or not op.output.dtype.is_float:
-                continue
-            operands = list[Value]([source])
-            parts: list[Expr] = []
-            for operand in op.inputs:
-                expression, leaves = made.get(operand, (derivative.arg(0), (operand,)))
-                places = [_place(operands, leaf) for leaf in leaves]
-                parts.append(derivative.substitute(expression, lambda n, p=places: derivative.arg(p[n])))  # type: ignore[misc]
-            whole = derivative.substitute(op.attrs["expr"], parts.__getitem__)
-            # A map may be reached before another operand that is made of the source: it is read again then.
-            if len(operands) > 2 or sum(1 for _ in whole.walk()) > _MOST_NODES:
-                continue
-            if any(_is_made_of(uses, leaf, made) for leaf in operands[1:]):
-                continue
-            made[op.output] = whole, tuple(operands)
-            waiting.append(op.output)
-            if len(operands) == 2 and operands[1].shape == source.shape and operands[1].dtype == source.dtype:
-                if op.output.dtype == source.dtype and _near(evaluate(whole, [_POINTS, by]), wanted, source.dtype):
-                    instead[op.output] = _backward(function, source, operands[1])
+    waiting = [uses.place[op] for op in uses.readers.get(source, ())]
+    heapq.heapify(waiting)
+    seen = set[int]()
+    while waiting and len(seen) < _MOST_OPS:
+        number = heapq.heappop(waiting)
+        op = uses.ops[number]
+        if number in seen or op.kind != "map" or op.output.shape != source.shape or not op.output.dtype.is_float:
+            continue
+        seen.add(number)
+        operands = list[Value]([source])
+        parts: list[Expr] = []
+        for operand in op.inputs:
+            expression, leaves = made.get(operand, (derivative.arg(0), (operand,)))
+            places = [_place(operands, leaf) for leaf in leaves]
+            parts.append(derivative.substitute(expression, lambda n, p=places: derivative.arg(p[n])))  # type: ignore[misc]
+        whole = derivative.substitute(op.attrs["expr"], parts.__getitem__)
+        if len(operands) > 2 or sum(1 for _ in whole.walk()) > _MOST_NODES:
+            continue
+        made[op.output] = whole, tuple(operands)
+        for reader in uses.readers.get(op.output, ()):
+            heapq.heappush(waiting, uses.place[reader])
+        if len(operands) == 2 and operands[1].type == source.type == op.output.type:
+            if _near(evaluate(whole, [_POINTS, by]), wanted, source.dtype):
+                instead[op.output] = _backward(function, source, operands[1])
     return instead
 
 
@@ -134,12 +137,6 @@ def _place(operands: list[Value], leaf: Value) -> int:
     if leaf not in operands:
         operands.append(leaf)
     return operands.index(leaf)
-
-
-def _is_made_of(uses: Uses, leaf: Value, made: dict[Value, tuple[Expr, tuple[Value, ...]]]) -> bool:
-    """True for a map of values that are maps of the source, which has not been reached yet."""
-    maker = uses.maker.get(leaf)
-    return maker is not None and maker.kind == "map" and any(v in made for v in maker.inputs)
 
 
 def _backward(function: str, source: Value, gradient: Value):  # type: ignore[no-untyped-def]

@@ -357,13 +357,11 @@ class _Norm:
             if value in uses.results or not readers or not all(self._sums_channels(op) for op in readers):
                 return False
             sums = [(op.output, number * op.attrs["scale"]) for op in readers]
-        elif rows.is_row(value.shape) and self.channels <= frozenset(rows.kept) and len(monomial) == 1:
+        elif rows.is_row(value.shape) and self._parameter_dims() == frozenset(rows.kept) and len(monomial) == 1:
             ((factor, power),) = monomial
             if not isinstance(factor, RowSum) or power != 1 or exponent(factor.of, self.white) != 1:
                 return False
             gradient, sums = divided(factor.of, self.white), [(value, number)]
-            if frozenset(rows.kept) != self.channels and self.channels:
-                return False
         else:
             return False
         source = self._single(gradient)
@@ -398,7 +396,10 @@ class _Norm:
         return left == self._parameter_dims()
 
     def _parameter_dims(self) -> frozenset[int]:
-        return self.channels or (self.rows.dims if self._rows_first() else frozenset(self.rows.kept))
+        """Dims that are the norm's channels: those of gain and shift; without, or where rows are channels, whole ones."""
+        if self.channels and self.channels <= self.rows.dims:
+            return self.channels
+        return self.rows.dims if not self.channels and self._rows_first() else frozenset(self.rows.kept)
 
     def _rows_first(self) -> bool:
         """True where kept dims are before the reduced ones, as in a layer norm."""
