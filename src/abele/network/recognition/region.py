@@ -206,21 +206,28 @@ class Rows:
         return self._atom(value, dims)
 
     def _atom(self, value: Value, dims: frozenset[int]) -> Polynomial:
+        """A value from outside, which varies along ``dims``: taken apart where parts of it may meet what is inside."""
         value = self._stripped(value)
         if value in self.known:
             return self.known[value]
         maker = self.uses.maker.get(value)
-        if maker is not None and maker.kind == "map" and value.shape == self.shape and len(maker.inputs) <= 2:
-            expression = maker.attrs["expr"]
-            narrow = any(v.shape != self.shape for v in maker.inputs)
-            if isinstance(expression, Apply) and (
-                (expression.op == "mul" and (narrow or len(maker.inputs) == 1)) or expression.op == "neg"
-            ):
-                parts = [self.outside(v, self.shape) for v in maker.inputs]
-                found = self.expression(expression, parts)
-                if found is not None and len(found) == 1:
-                    return found
-        return atom(value, dims)
+        found: Polynomial | None = None
+        if maker is not None and self.reduces(maker):
+            inner = self.outside(maker.inputs[0], self.shape)
+            found = None if inner is None else self.row_sum(inner, maker.attrs["scale"])
+        elif maker is not None and maker.kind == "map" and self._is_taken_apart(maker, dims):
+            parts = [self.outside(v, maker.output.shape) for v in maker.inputs]
+            found = self.expression(maker.attrs["expr"], parts)
+        return atom(value, dims) if found is None or len(found) > 2 else found
+
+    def _is_taken_apart(self, op: NetworkOp, dims: frozenset[int]) -> bool:
+        """True for signs and factors, and for products with what is known or does not vary along all dims."""
+        expression, full = op.attrs["expr"], op.output.shape == self.shape
+        if not isinstance(expression, Apply) or expression.op not in ("neg", "mul") or len(op.inputs) > 2:
+            return False
+        if len(op.inputs) == 1:
+            return full or (dims == frozenset(self.kept) and self.is_row(op.output.shape))
+        return full and any(v.shape != self.shape or self._stripped(v) in self.known for v in op.inputs)
 
     def _stripped(self, value: Value) -> Value:
         """The value before casts, repetitions and dims of one index."""
