@@ -2,7 +2,7 @@
 
     python benchmarks/jax_programs.py [--json] [--only PART_OF_NAME] [--scale 4] [--seconds 1.0] [--first]
 
-The programs are those of ``tests/frontends/jax/programs``, larger by ``--scale``. Each is called again and again with
+The programs are those of ``tests/frontends/jax/programs``, larger by a factor each. Each is called again and again with
 its state donated, which so stays on the device; both take turns, and the median of the turns counts. The last result
 of a turn is waited for and brought to the host. With ``--first`` the first call is measured instead, in processes
 of their own and without what is kept on disk: tracing and compiling, of the Flax transformer and CNN. The bars are a
@@ -28,6 +28,32 @@ TESTS = Path(__file__).parent.parent / "tests"
 FOLDER = TESTS / "frontends" / "jax" / "programs"
 BAR_MEAN, BAR_EACH, BAR_FIRST = 1.3, 0.9, 2.0
 TURNS = 5
+SCALES = {
+    "cell_list": 32,
+    "decoding": 16,
+    "diffusion": 32,
+    "equinox_mlp": 32,
+    "flax_cnn": 4,
+    "flax_transformer": 4,
+    "flow": 64,
+    "gaussian_process": 16,
+    "gnn": 32,
+    "haiku_lstm": 8,
+    "hmc": 1024,
+    "ising": 64,
+    "kalman": 256,
+    "kmeans": 512,
+    "lennard_jones": 3,
+    "neural_ode": 32,
+    "pinn": 16,
+    "ppo": 32,
+    "slide_transformer": 8,
+    "springs": 8,
+    "state_space": 16,
+    "vae": 32,
+}
+"""Factor of each program's sizes, at which a step takes XLA a millisecond or more; 4 for others."""
+NAMES = sorted(p.stem for p in FOLDER.glob("*.py") if p.stem != "program")
 FIRST = ("flax_transformer", "flax_cnn")
 
 
@@ -121,26 +147,29 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--only", default="", metavar="PART_OF_NAME", help="only programs whose name has this part")
-    parser.add_argument("--scale", type=int, default=4, help="factor of the programs' sizes")
+    parser.add_argument("--scale", type=int, default=0, help="factor of the programs' sizes, instead of their own")
     parser.add_argument("--seconds", type=float, default=1.0, help="time of each way of a program")
     parser.add_argument("--first", action="store_true", help="measure first calls")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
-        print(first_call(*given.one, given.scale))
+        print(first_call(given.one[0], given.one[1], given.scale))
         return 0
-    names = sorted(p.stem for p in FOLDER.glob("*.py") if p.stem != "program" and given.only in p.stem)
+    scale = {p: given.scale or SCALES.get(p, 4) for p in NAMES}
+    names = [name for name in NAMES if given.only in name]
     if given.first:
-        rows = [first_row(name, given.scale) for name in FIRST if name in names]
+        rows = [first_row(name, scale[name]) for name in FIRST if name in names]
     else:
-        rows = [step_row(name, given.scale, given.seconds) for name in names]
+        rows = [step_row(name, scale[name], given.seconds) for name in names]
     gains = [row["jax"] / row["abele"] for row in rows]
     mean = statistics.geometric_mean(gains)
     if given.json:
         print(json.dumps({"rows": rows, "mean": mean}))
     else:
         for row, gain in zip(rows, gains, strict=True):
-            print(f"{row['program']:20} abele {row['abele'] * 1e3:9.3f} ms   jax {row['jax'] * 1e3:9.3f} ms   {gain:5.2f}")
+            print(
+                f"{row['program']:20} abele {row['abele'] * 1e3:9.3f} ms   jax {row['jax'] * 1e3:9.3f} ms   {gain:5.2f}"
+            )
         print(f"{'geometric mean':20} {mean:51.2f}")
     if given.first:
         return int(any(1 / gain > BAR_FIRST for gain in gains))

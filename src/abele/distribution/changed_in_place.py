@@ -1,8 +1,8 @@
 """State that a network changes element by element: the new contents are written where the old ones are.
 
-A training step that a user wrote ends in maps such as ``w − lr · g``. Where the map is the last to read ``w``, it writes
-its result onto it: nothing is copied back, and the gradient is made where the weight lies. State that anything reads
-later, be it through a view, is copied to when all have read it.
+A training step that a user wrote ends in maps such as ``w − lr · g``. Where the map is the last to read ``w``, it
+writes its result onto it: nothing is copied back, and the gradient is made where the weight lies. State that anything
+reads later, be it through a view, is copied to when all have read it.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def changed_in_place(net: Network) -> dict[Value, Change]:
             continue
         shown = _shown(state, readers)
         others = [op for value in shown for op in readers.get(value, ()) if op is not maker]
-        if shown.isdisjoint(leaving) and shown.isdisjoint({*maker.inputs} - {state}):
-            if all(place[op] < place[maker] for op in others):
-                found[new] = Change(state, frozenset(shown))
+        alone = shown.isdisjoint(leaving) and shown.isdisjoint({*maker.inputs} - {state})
+        if alone and all(place[op] < place[maker] for op in others):
+            found[new] = Change(state, frozenset(shown))
     return found
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from frontends.jaxpr.jaxpr_kit import captured
 
 from abele.network import evaluate, verify
 from abele.network.passes.canonicalise import Canonicalise
@@ -18,6 +17,7 @@ from abele.network.passes.fold_constants import FoldConstants
 from abele.network.passes.fuse_maps import FuseMaps
 from abele.network.passes.join_views import JoinViews
 from abele.network.passes.recognise import Recognise
+from frontends.jaxpr.jaxpr_kit import captured
 
 RNG = np.random.default_rng(0)
 

@@ -29,7 +29,9 @@ class JoinViews(BlockPass):
         for op in ops:
             with into.at(op.debug, stage=op.stage, place=op.place, hint=op.hint):
                 made = self._joined(op, into, values)
-                values |= zip(op.outputs, into.simplified(reading(op, values)) if made is None else (made,), strict=True)
+                values |= zip(
+                    op.outputs, into.simplified(reading(op, values)) if made is None else (made,), strict=True
+                )
 
     def _joined(self, op: NetworkOp, into: BlockBuilder, values: dict[Value, Value]) -> Value | None:
         if op.kind == "reshape":

@@ -25,6 +25,7 @@ from abele.network.passes.follow import Follow
 from abele.network.passes.fuse_maps import FuseMaps
 from abele.network.passes.group_convolutions import GroupConvolutions
 from abele.network.passes.join_casts import JoinCasts
+from abele.network.passes.join_views import JoinViews
 from abele.network.passes.narrow import Narrow
 from abele.network.passes.optimise import Optimise
 from abele.network.passes.outline import Outline
@@ -35,7 +36,6 @@ from abele.network.passes.recompute_stages import RecomputeStages
 from abele.network.passes.share_convolutions import ShareConvolutions
 from abele.network.passes.skip_hidden import BlockChooser, SkipHidden
 from abele.network.passes.spread import InsertTransfers
-from abele.network.passes.join_views import JoinViews
 from abele.network.passes.stages import AssignStages
 from abele.network.schedule import GRADIENT, PipelineSchedule, Schedule
 from abele.numerics import f16

@@ -9,9 +9,23 @@ from typing import ClassVar
 from abele.network.ir import BlockBuilder, Network, NetworkOp, Value
 from abele.network.passes.base import BlockPass, reading
 from abele.network.passes.dead_code import DeadCode
-from abele.network.recognition import Emitter, Plan, Uses, find_functions, find_norms, find_softmaxes, find_turned_products
+from abele.network.recognition import (
+    Emit,
+    Emitter,
+    Plan,
+    Uses,
+    find_functions,
+    find_norms,
+    find_softmaxes,
+    find_turned_products,
+)
 
-_FOUND: tuple[Callable[[Uses], Iterator[Plan]], ...] = (find_softmaxes, find_norms, find_functions, find_turned_products)
+_FOUND: tuple[Callable[[Uses], Iterator[Plan]], ...] = (
+    find_softmaxes,
+    find_norms,
+    find_functions,
+    find_turned_products,
+)
 
 
 @dataclass(frozen=True)
@@ -19,8 +33,8 @@ class Recognise(BlockPass):
     """Replace strings of maps and reductions by one op, forward and backward.
 
     JAX writes ``softmax``, norms and their gradients as maximum, subtraction, exponential, sum, division …; the
-    libraries take statistics in one pass, and kernels are made for these ops. What is found is equal to what was written
-    up to rounding; see :mod:`abele.network.recognition`.
+    libraries take statistics in one pass, and kernels are made for these ops. What is found is equal to what was
+    written up to rounding; see :mod:`abele.network.recognition`.
     """
 
     name: ClassVar[str] = "recognise"
@@ -37,7 +51,7 @@ class Recognise(BlockPass):
     ) -> None:
         """Append the ops, with others in the place of what was recognised."""
         uses = Uses(ops, results)
-        instead = {}
+        instead: dict[Value, Emit] = {}
         for found in _FOUND:
             for plan in found(uses):
                 if instead.keys().isdisjoint(plan.instead):
@@ -45,9 +59,8 @@ class Recognise(BlockPass):
         emitter = Emitter(into, values)
         for op in ops:
             with into.at(op.debug, stage=op.stage, place=op.place, hint=op.hint):
-                made = [instead[v](emitter) if v in instead else None for v in op.outputs]
-                if all(made) and made:
-                    values |= zip(op.outputs, made, strict=True)
+                if op.outputs and instead.keys() >= {*op.outputs}:
+                    values |= {v: instead[v](emitter) for v in op.outputs}
                     continue
                 read = reading(op, values)
                 values |= zip(op.outputs, into.simplified(read), strict=True)

@@ -53,12 +53,17 @@ def constant(number: float) -> Polynomial:
 
 def atom(value: Value | str, dims: Iterable[int]) -> Polynomial:
     """An atom to the power of one."""
-    return power_of(Atom(value, frozenset(dims)), 1)
+    return power_of(Atom(value, frozenset(dims)))
 
 
-def power_of(factor: Factor, power: int) -> Polynomial:
+def monomial_of(*factors: tuple[Factor, int]) -> Monomial:
+    """Powers of atoms and sums."""
+    return frozenset(factors)
+
+
+def power_of(factor: Factor, power: int = 1) -> Polynomial:
     """A power of an atom or sum."""
-    return {frozenset({(factor, power)}): 1.0}
+    return {monomial_of((factor, power)): 1.0}
 
 
 def added(first: Polynomial, second: Polynomial, scale: float = 1.0) -> Polynomial:

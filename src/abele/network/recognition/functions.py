@@ -18,7 +18,7 @@ from abele.expr import NONLINEARITIES, TABLE, derivative, evaluate
 from abele.expr.nodes import Apply, Expr
 from abele.network.ir import NetworkOp, Value
 from abele.network.ops import build
-from abele.network.recognition.region import Emitter, Plan, Uses
+from abele.network.recognition.region import Emit, Emitter, Plan, Uses
 from abele.numerics import ElementType, bf16, f16, f32
 
 WRITTEN_OUT = ("gelu", "gelu_erf", "swish")
@@ -56,7 +56,7 @@ def _tells(expression: Expr) -> bool:
     return any(isinstance(part, Apply) and part.op in _TELLING for part in expression.walk())
 
 
-def _forward(function: str, source: Value):  # type: ignore[no-untyped-def]
+def _forward(function: str, source: Value) -> Emit:
     return lambda to: build.nonlinearity(to.net, function, to.values[source])
 
 
@@ -97,7 +97,7 @@ class _Unary:
         return None
 
 
-def _gradients(uses: Uses, function: str, source: Value):  # type: ignore[no-untyped-def]
+def _gradients(uses: Uses, function: str, source: Value) -> dict[Value, Emit]:
     """What takes the place of gradients by the source: maps of it and of one other value."""
     made: dict[Value, tuple[Expr, tuple[Value, ...]]] = {source: (derivative.arg(0), (source,))}
     gradient = TABLE[NONLINEARITIES[function].gradient].meaning
@@ -105,7 +105,7 @@ def _gradients(uses: Uses, function: str, source: Value):  # type: ignore[no-unt
     by = rng.normal(size=_POINTS.size)
     with np.errstate(all="ignore"):
         wanted = gradient(_POINTS, by)
-    instead = {}
+    instead: dict[Value, Emit] = {}
     waiting = [uses.place[op] for op in uses.readers.get(source, ())]
     heapq.heapify(waiting)
     seen = set[int]()
@@ -127,9 +127,9 @@ def _gradients(uses: Uses, function: str, source: Value):  # type: ignore[no-unt
         made[op.output] = whole, tuple(operands)
         for reader in uses.readers.get(op.output, ()):
             heapq.heappush(waiting, uses.place[reader])
-        if len(operands) == 2 and operands[1].type == source.type == op.output.type:
-            if _near(evaluate(whole, [_POINTS, by]), wanted, source.dtype):
-                instead[op.output] = _backward(function, source, operands[1])
+        fits = len(operands) == 2 and operands[1].type == source.type == op.output.type
+        if fits and _near(evaluate(whole, [_POINTS, by]), wanted, source.dtype):
+            instead[op.output] = _backward(function, source, operands[1])
     return instead
 
 
@@ -139,11 +139,9 @@ def _place(operands: list[Value], leaf: Value) -> int:
     return operands.index(leaf)
 
 
-def _backward(function: str, source: Value, gradient: Value):  # type: ignore[no-untyped-def]
+def _backward(function: str, source: Value, gradient: Value) -> Emit:
     def make(to: Emitter) -> Value:
         saved, given = to.values[source], to.values[gradient]
         return to.net.emit_like("nonlinearity_grad", [saved, given], saved, function=function)
 
     return make
-
-

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from abele.expr.nodes import Apply, Const, Expr, Load
+from abele.expr.nodes import Apply, Const, Load
 from abele.network.ir import NetworkOp, Value
 from abele.network.ops import build
 from abele.network.recognition.algebra import (
@@ -29,11 +29,11 @@ from abele.network.recognition.algebra import (
     equal,
     exponent,
     has_sums,
+    monomial_of,
+    power_of,
     product,
-    root,
-    times,
 )
-from abele.network.recognition.region import Emitter, Plan, Rows, Uses, is_plain
+from abele.network.recognition.region import Emit, Emitter, Plan, Rows, Uses, is_plain
 from abele.numerics import f32
 
 _CONE = 40
@@ -137,10 +137,10 @@ class _Norm:
         whole = Atom("x", rows.all_dims)
         rows.known = {x: atom("x", rows.all_dims)}
         rows.inside = _values_from(rows.uses, x, below)
-        plain, n = frozenset({(whole, 1)}), rows.count
+        plain, n = monomial_of((whole, 1)), rows.count
         target = {
-            frozenset({(RowSum(frozenset({(whole, 2)})), 1)}): 1 / n,
-            frozenset({(RowSum(plain), 2)}): -1 / n**2,
+            monomial_of((RowSum(monomial_of((whole, 2))), 1)): 1 / n,
+            monomial_of((RowSum(plain), 2)): -1 / n**2,
         }
         for variance in _bare(rows.uses, below):
             rows._made.clear()
@@ -167,13 +167,13 @@ class _Norm:
     def _know(self, below: Value) -> None:
         """Tell the region what is known of the norm's values."""
         rows, w, r, m = self.rows, self.white, self.inverse, self.mean
-        variance: Polynomial = added({frozenset({(r, -2)}): 1.0}, constant(self.eps), -1.0)
+        variance: Polynomial = added(power_of(r, -2), constant(self.eps), -1.0)
         rows.known = {
-            self.x: {frozenset({(m, 1)}): 1.0, frozenset({(w, 1), (r, -1)}): 1.0},
+            self.x: {monomial_of((m, 1)): 1.0, monomial_of((w, 1), (r, -1)): 1.0},
             self.variance: variance,
         }
         if below is not self.variance:
-            rows.known[below] = {frozenset({(r, -2)}): 1.0}
+            rows.known[below] = power_of(r, -2)
         rows.positive, rows.zero = variance, w
         self.root_below = below
 
@@ -225,7 +225,7 @@ class _Norm:
                 return self.sides is not None
             if self.sides is None and not has_sums(form) and atoms_of(form) & own == {self.white}:
                 # Whitened values are the result: what is made of them is no part of the norm, but for products.
-                return len(form) > 1 or form.keys() == {frozenset({(self.white, 1)})}
+                return len(form) > 1 or form.keys() == {monomial_of((self.white, 1))}
             if value.shape == rows.shape and (rest := self._gradient(form)) is not None:
                 cuts[value] = rest[1]
                 return True
@@ -287,10 +287,10 @@ class _Norm:
                 gradient = added(gradient, {divided(monomial, r): number})
         if not gradient or any(not f.dims & self.rows.dims for m in gradient for f, _ in m if f == r):
             return None
-        by_r = {frozenset({(r, 1)}): 1.0}
-        by_w = {frozenset({(r, 1), (w, 1)}): 1.0}
+        by_r = power_of(r)
+        by_w = {monomial_of((r, 1), (w, 1)): 1.0}
         whole = product(gradient, by_r)
-        of_white = product(gradient, {frozenset({(w, 1)}): 1.0})
+        of_white = product(gradient, power_of(w))
         if whole is None or of_white is None:
             return None
         mean = product(self.rows.row_sum(gradient, -1 / n), by_r)
@@ -353,7 +353,9 @@ class _Norm:
                 return False
             readers = uses.readers.get(value, [])
             casts = [op for op in readers if op.kind == "cast"]
-            readers = [op for op in readers if op.kind != "cast"] + [o for c in casts for o in uses.readers.get(c.output, [])]
+            readers = [op for op in readers if op.kind != "cast"] + [
+                o for c in casts for o in uses.readers.get(c.output, [])
+            ]
             if value in uses.results or not readers or not all(self._sums_channels(op) for op in readers):
                 return False
             sums = [(op.output, number * op.attrs["scale"]) for op in readers]
@@ -396,7 +398,7 @@ class _Norm:
         return left == self._parameter_dims()
 
     def _parameter_dims(self) -> frozenset[int]:
-        """Dims that are the norm's channels: those of gain and shift; without, or where rows are channels, whole ones."""
+        """Dims that are the norm's channels: those of gain and shift within rows, or all that are reduced or kept."""
         if self.channels and self.channels <= self.rows.dims:
             return self.channels
         return self.rows.dims if not self.channels and self._rows_first() else frozenset(self.rows.kept)
@@ -481,15 +483,15 @@ class _Maker:
         if self.joined or norm.sides is None:
             return self._back(to, self._made(to)[0 if self.joined else 1])
         gain, shift = norm.sides
-        white = {frozenset({(norm.white, 1)}): 1.0}
+        white = power_of(norm.white)
         form = added(product(gain, white) or {}, shift)
         return to.polynomial(norm.rows, form, norm.result, lambda name: self.special(to, name))
 
-    def plain(self, value: Value, form: Polynomial):  # type: ignore[no-untyped-def]
+    def plain(self, value: Value, form: Polynomial) -> Emit:
         """What appends a value of means, deviations and whitened values."""
         return lambda to: to.polynomial(self.norm.rows, form, value, lambda name: self.special(to, name))
 
-    def gradient_by_x(self, value: Value, gradient: Polynomial, rest: Polynomial):  # type: ignore[no-untyped-def]
+    def gradient_by_x(self, value: Value, gradient: Polynomial, rest: Polynomial) -> Emit:
         """What appends the gradient of x, and the rest of a sum that it is part of."""
 
         def make(to: Emitter) -> Value:
@@ -524,7 +526,7 @@ class _Maker:
             return gradient, None
         return {rest: 1.0}, {sides: number}
 
-    def parameter(self, value: Value, source: Value, which: int, scale: float):  # type: ignore[no-untyped-def]
+    def parameter(self, value: Value, source: Value, which: int, scale: float) -> Emit:
         """What appends the gradient of gain (0) or shift (1) for a gradient of results."""
 
         def make(to: Emitter) -> Value:
@@ -553,5 +555,3 @@ def _values_from(uses: Uses, x: Value, below: Value) -> set[Value]:
         if reached.intersection(op.inputs):
             reached.update(op.outputs)
     return reached
-
-

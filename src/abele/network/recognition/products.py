@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from abele.network.ir import NetworkOp, Value
 from abele.network.ops import build
-from abele.network.recognition.region import Emitter, Plan, Uses
+from abele.network.recognition.region import Emit, Emitter, Plan, Uses
 
 
 def find_turned_products(uses: Uses) -> Iterator[Plan]:
@@ -23,7 +23,7 @@ def find_turned_products(uses: Uses) -> Iterator[Plan]:
                 yield Plan({readers[0].output: _turned(op)})
 
 
-def _turned(op: NetworkOp):  # type: ignore[no-untyped-def]
+def _turned(op: NetworkOp) -> Emit:
     def make(to: Emitter) -> Value:
         left, right = (build.transpose(to.net, to.values[v]) for v in op.inputs)
         return build.matmul(to.net, right, left)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from abele.network.recognition.algebra import (
     atoms_of,
     constant,
     has_sums,
+    monomial_of,
     product,
     root,
     times,
@@ -147,11 +149,14 @@ class Rows:
         return self._made[value]
 
     def _of(self, op: NetworkOp) -> Polynomial | None:
-        made, first = op.output.shape, op.inputs[0] if op.inputs else None
+        made = op.output.shape
         if not op.output.dtype.is_float:
             if op.kind == "map":
                 self._sample(op)
             return None
+        if not op.inputs:
+            return None
+        first = op.inputs[0]
         match op.kind:
             case "cast":
                 if first in self._samples:
@@ -171,9 +176,7 @@ class Rows:
     def _beside_rows(self, shape: Shape, made: Shape) -> bool:
         """True if a row value of ``shape`` stands beside the rows of the full tensor."""
         aligned = (1,) * (len(made) - len(shape)) + shape
-        return made == self.shape and all(
-            n == (1 if d in self.dims else self.shape[d]) for d, n in enumerate(aligned)
-        )
+        return made == self.shape and all(n == (1 if d in self.dims else self.shape[d]) for d, n in enumerate(aligned))
 
     def _map(self, op: NetworkOp) -> Polynomial | None:
         made = op.output.shape
@@ -252,10 +255,9 @@ class Rows:
             case Cast():
                 return self.expression(expression.arg, operands) if expression.type.is_float else None
             case Apply():
-                args = [self.expression(a, operands) for a in expression.args]
-                if any(a is None for a in args):
-                    return None
-                return self._operation(expression.op, args)
+                made = [self.expression(a, operands) for a in expression.args]
+                args = [a for a in made if a is not None]
+                return self._operation(expression.op, args) if len(args) == len(made) else None
         return None
 
     def _operation(self, op: str, args: list[Polynomial]) -> Polynomial | None:
@@ -294,7 +296,7 @@ class Rows:
                 if number == 1.0 and len(monomial) == 1:
                     ((factor, power),) = monomial
                     if factor in self.logarithms and power == 1:
-                        other = self.logarithms[factor]  # type: ignore[index]
+                        other = self.logarithms[factor]
                         return atom(other.value, other.dims)
             case "exp":
                 return self._exponential(first)
@@ -310,14 +312,14 @@ class Rows:
             ((factor, power),) = term
             if factor not in of or power != 1:
                 return None
-            monomial[of[factor]] = round(number)  # type: ignore[index]
+            monomial[of[factor]] = round(number)
         return {frozenset(monomial.items()): 1.0}
 
     def _sample(self, op: NetworkOp) -> Polynomial | None:
         """The number that a result is for all positive values, as slopes of ``max(variance, 0)`` are."""
         if self.positive is None:
             return None
-        arrays = []
+        arrays: list[Any] = []
         for value in op.inputs:
             number = self.uses.number(value)
             if number is not None:
@@ -343,16 +345,14 @@ class Rows:
         total: Polynomial = {}
         for monomial, factor in form.items():
             number = factor * scale
-            before: Monomial = frozenset(
-                (f, p) for f, p in monomial if isinstance(f, RowSum) or not f.dims & self.dims
-            )
+            before: Monomial = frozenset((f, p) for f, p in monomial if isinstance(f, RowSum) or not f.dims & self.dims)
             within = monomial - before
             if not within:
                 number *= self.count
             elif len(within) == 1 and (self.zero, 1) in within:
                 continue
             elif not (len(within) == 1 and (self.one, 1) in within):
-                before = times(before, frozenset({(RowSum(within), 1)}))
+                before = times(before, monomial_of((RowSum(within), 1)))
             total = added(total, {before: number})
         return total
 
@@ -447,7 +447,7 @@ class Emitter:
             rows: The region.
             form: The polynomial.
             like: Its shape (unless ``dims`` are given) and element type.
-            special: Values of atoms that the algebra has introduced: full, or one number per row beside the full tensor.
+            special: Values of atoms that the algebra has introduced: full, or one number per row beside it.
             dims: Dims that the result has, others have one index; None for the shape of ``like``.
         """
         net, operands = self.net, list[Value]()
@@ -464,7 +464,7 @@ class Emitter:
             term = _term(monomial, number, places)
             total = term if total is None else total + term
         total = total if total is not None else Const(0.0)
-        extents = rows.all_dims if dims is None and not row else rows.kept if row else dims
+        extents = [*dims] if dims is not None else rows.kept if row else [*rows.all_dims]
         shape = tuple(n if d in extents else 1 for d, n in enumerate(rows.shape))
         if not operands:
             return build.full(net, float(total.value) if isinstance(total, Const) else 0.0, like.shape, like.dtype)

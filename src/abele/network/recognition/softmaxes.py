@@ -24,6 +24,8 @@ from abele.network.recognition.algebra import (
     atoms_of,
     divided,
     exponent,
+    monomial_of,
+    power_of,
     product,
 )
 from abele.network.recognition.region import Emitter, Plan, Rows, Uses, is_plain
@@ -113,10 +115,10 @@ class _Softmax:
 
     def _know(self, shift: Polynomial, powers: Value) -> None:
         rows = self.rows
-        logarithm = {frozenset({(self.z, 1)}): 1.0, frozenset({(self.log_s, 1)}): 1.0}
+        logarithm = {monomial_of((self.z, 1)): 1.0, monomial_of((self.log_s, 1)): 1.0}
         rows.known = {
             self.x: added(logarithm, shift),
-            powers: {frozenset({(self.y, 1), (self.s, 1)}): 1.0},
+            powers: {monomial_of((self.y, 1), (self.s, 1)): 1.0},
         }
         for seed in self.seeds:
             if seed is not powers:
@@ -179,11 +181,9 @@ class _Softmax:
         """Kind of the gradient in a form, the gradient that it is for, and the form with it taken out."""
         y, rows = self.y, self.rows
         own = {self.y, self.z, self.s, self.log_s}
-        plain = {
-            m: n for m, n in form.items() if not any(isinstance(f, RowSum) or f in own - {y} for f, _ in m)
-        }
+        plain = {m: n for m, n in form.items() if not any(isinstance(f, RowSum) or f in own - {y} for f, _ in m)}
         of_y = {divided(m, y): n for m, n in plain.items() if exponent(m, y) == 1}
-        by_y = {frozenset({(y, 1)}): 1.0}
+        by_y = power_of(y)
         if of_y:
             inner = product(of_y, by_y)
             outer = None if inner is None else product(rows.row_sum(inner, -1.0), by_y)

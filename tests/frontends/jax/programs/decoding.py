@@ -1,4 +1,4 @@
-"""Greedy decoding with a cache of keys and values: ``while_loop``, ``dynamic_update_slice``, until an end or the limit."""
+"""Greedy decoding with a cache of keys and values: ``while_loop`` and ``dynamic_update_slice``, until an end token."""
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,9 @@ def program(scale=1):
     keys = jax.random.split(jax.random.key(0), 7)
     embed, q, k, v, out = (
         jax.random.normal(key, (n, m)) * n**-0.5
-        for key, n, m in zip(keys, (vocab, width, width, width, width), (width, width, width, width, vocab), strict=False)
+        for key, n, m in zip(
+            keys, (vocab, width, width, width, width), (width, width, width, width, vocab), strict=False
+        )
     )
 
     def more(state):

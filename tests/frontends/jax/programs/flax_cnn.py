@@ -2,7 +2,6 @@
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 import optax
 
 from frontends.jax.programs.program import Program

@@ -12,8 +12,7 @@ def program(scale=1):
     keys = jax.random.split(jax.random.key(0), 4)
     sizes = (2, width, width, 1)
     params = [
-        (jax.random.normal(k, (m, n)) * m**-0.5, jnp.zeros(n))
-        for k, m, n in zip(keys, sizes, sizes[1:], strict=False)
+        (jax.random.normal(k, (m, n)) * m**-0.5, jnp.zeros(n)) for k, m, n in zip(keys, sizes, sizes[1:], strict=False)
     ]
     optimiser = optax.adam(1e-3)
 

@@ -9,7 +9,8 @@ from frontends.jax.programs.program import Program
 def program(scale=1):
     side = 3 * scale
     x = jnp.stack(jnp.meshgrid(*[jnp.arange(side) * 0.1] * 2), -1).reshape(-1, 2)
-    pairs = jnp.array([(i, i + 1) for i in range(side * side) if (i + 1) % side] + [(i, i + side) for i in range(side * side - side)])
+    rows = [(i, i + 1) for i in range(side * side) if (i + 1) % side]
+    pairs = jnp.array(rows + [(i, i + side) for i in range(side * side - side)])
     target = jnp.array([1.5, 0.4])
 
     def forces(x):
