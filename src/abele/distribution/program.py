@@ -463,7 +463,7 @@ class _ProgramBuilder:
         steps = {op.output: op for op in self.net.ops if op.kind == "update"}
         changes = {s: steps[v].inputs[0] if v in steps else v for s, v in self.net.updates.items()}
         changes = {s: v for s, v in changes.items() if v is not s and s not in self.net.accumulators}
-        changes = {s: v for s, v in changes.items() if v not in self.to.changed}
+        changes = {s: v for s, v in changes.items() if v not in self.to.changed and v.stage != Stage.UPDATE}
         # One state's new contents may be another's old ones: these are kept before any is written.
         written = {variable for state in changes for variable in self.to[state].variables}
         sources = {
@@ -513,6 +513,7 @@ class _ProgramBuilder:
             parts=parts,
         )
         self._set_apart(updates, step)
+        self._captured_updates([op for op in ops if op not in {*updates, *collectives}], step)
         with self.to.into(step):
             # Group by group, so that state in streaming memory is on the chip for one group at a time.
             for number in range(len(self.groups)):
@@ -528,6 +529,28 @@ class _ProgramBuilder:
         if counts is not None and self.schedule.replicas > 1:
             gcl.all_reduce_cross_replica_in_place(self.graph, counts, "add", step, name="counts_of_replicas")
         self.scale.end(counts, step)
+
+    def _captured_updates(self, ops: Sequence[NetworkOp], step: Steps) -> None:
+        """Append captured updates: what is computed, then passes that change states in place, then other changes."""
+        in_place = [op for op in ops if op.kind == "element_update"]
+        made = {v for op in ops if op.kind != "element_update" for v in op.outputs}
+        changes = {s: v for s, v in self.net.updates.items() if v in made}
+        self.to.announce(ops)
+        with self.to.into(step):
+            self.to.lower([op for op in ops if op.kind != "element_update"])
+        # All see states as they were: what shows one that changes is kept first.
+        states = [*changes, *(v for op in in_place for v in op.inputs[: len(op.outputs)])]
+        written = {variable for state in states if state in self.to for variable in self.to[state].variables}
+        sources = {
+            state: self.to[value]
+            if written.isdisjoint(self.to[value].variables)
+            else duplicate(self.to.graph_of(state.place), self.to[value], step, f"keep/{state.name}")
+            for state, value in changes.items()
+        }
+        with self.to.into(step):
+            self.to.lower(in_place)
+        for state, source in sources.items():
+            step.add(Copy(source, self.to[state], name=f"write_back/{state.name}"))
 
     def _set_apart(self, updates: Sequence[NetworkOp], step: Steps) -> None:
         """Copy gradients that are views of parameters: updates change parameters in any order."""

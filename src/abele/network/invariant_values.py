@@ -11,7 +11,7 @@ def fixed_values(net: Network) -> set[Value]:
 
     Random ops are not fixed, since the seed is not; neither are ops that are to run each time, such as prints.
     """
-    at_the_end = {op.output for op in net.ops if op.kind == "update"}
+    at_the_end = {v for op in net.ops if op.stage == Stage.UPDATE for v in op.outputs}
     found = {v for v in (*net.parameters, *net.buffers) if net.updates.get(v, v) is v or net.updates[v] in at_the_end}
     for op in net.ops:
         if op.stage == Stage.UPDATE or not found.issuperset(op.inputs):

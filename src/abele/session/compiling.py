@@ -26,6 +26,7 @@ from abele.graph import Graph
 from abele.job.progress import PROGRESS
 from abele.llvm.cache import load_object, store_object
 from abele.network import (
+    Captured,
     Group,
     Network,
     NetworkBuilder,
@@ -260,7 +261,8 @@ def compile_network(
     settings = case.settings
     optimisers = None if groups is None else tuple(g.optimiser for g in groups)
     trained = {p.name for g in groups or () for p in g.parameters}
-    updated = frozenset(trained | {v.name for v in net.updates})
+    beside = {name for o in optimisers or () if isinstance(o, Captured) for name in o.buffers}
+    updated = frozenset(trained | beside | {v.name for v in net.updates})
     seconds = time.perf_counter() - start
     compiled = Compiled(
         executable=executable,

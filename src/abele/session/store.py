@@ -22,7 +22,8 @@ import msgspec
 import abele
 from abele.compiler import Executable
 from abele.errors import AbeleError
-from abele.network import Group, Network, Optimiser, Schedule, parse
+from abele.network import Group, Network, NetworkFunction, Optimiser, Schedule, parse
+from abele.network.ir.printer import function_text
 from abele.network.split import Split
 from abele.numerics import as_element_type
 from abele.own_code import own_code
@@ -337,5 +338,12 @@ def content_key(net: Network, schedule: Schedule, groups: Sequence[Group] | None
 def _said(optimiser: Optimiser) -> str:
     """An optimiser in words that are the same in every process: sets have no order of their own."""
     values = {field.name: getattr(optimiser, field.name) for field in fields(optimiser)}
-    ordered = {name: sorted(value) if isinstance(value, frozenset) else value for name, value in values.items()}
+    ordered = {name: _ordered(value) for name, value in values.items()}
     return f"{type(optimiser).__name__} {ordered}"
+
+
+def _ordered(value: Any) -> Any:
+    """A value of an optimiser's field, as something whose text is the same in every process."""
+    if isinstance(value, NetworkFunction):
+        return function_text(value)
+    return sorted(value) if isinstance(value, frozenset) else value

@@ -38,6 +38,12 @@ def network_text(net: Network, *, origins: bool = True) -> str:
     return "\n".join(lines)
 
 
+def function_text(function: NetworkFunction) -> str:
+    """A function on its own, with the contents of its constants."""
+    data = Data()
+    return "\n".join([*_function_lines(function, data, False), *data.lines()])
+
+
 def op_text(op: NetworkOp) -> str:
     """One op on its own, its values by their names or as they are numbered among themselves."""
     names = _ValueNames()

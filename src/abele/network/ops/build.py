@@ -13,6 +13,7 @@ from abele.network.ops.convolution import convolution, transposed_convolution
 from abele.network.ops.ctc import ctc_decode, ctc_loss
 from abele.network.ops.draw import draw, exponential, integers, normal, uniform
 from abele.network.ops.dropout import dropout
+from abele.network.ops.element_update import element_update
 from abele.network.ops.elementwise import cast, map_, total
 from abele.network.ops.host_call import host_call
 from abele.network.ops.linear import linear, matmul
@@ -108,6 +109,7 @@ __all__ = [
     "detach",
     "draw",
     "dropout",
+    "element_update",
     "expand",
     "exponential",
     "full",

@@ -2,12 +2,13 @@
 
 from abele.network.optimisers.adaptive import Adadelta, Adagrad, RmsProp
 from abele.network.optimisers.base import GRADIENT, PARAMETER, Group, Optimiser, StateSlot, Terms, climbs
+from abele.network.optimisers.captured import Captured
 from abele.network.optimisers.descent import Sgd
 from abele.network.optimisers.layerwise import Lars
 from abele.network.optimisers.moments import Adam, Adamax, Lamb, MomentRule, NAdam, RAdam
 
 RULES: tuple[type[Optimiser], ...] = (Adadelta, Adagrad, Adam, Adamax, Lamb, Lars, NAdam, RAdam, RmsProp, Sgd)
-"""Every update rule."""
+"""Every update rule that is an expression."""
 
 __all__ = [
     "GRADIENT",
@@ -17,6 +18,7 @@ __all__ = [
     "Adagrad",
     "Adam",
     "Adamax",
+    "Captured",
     "Group",
     "Lamb",
     "Lars",

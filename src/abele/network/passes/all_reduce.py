@@ -59,12 +59,12 @@ class AllReduce(Pass):
 
     def run(self, net: Network) -> Network:
         """The network with sums over replicas."""
-        updates = [op for op in net.ops if op.kind == "update"]
+        updates = [op for op in net.ops if op.stage == Stage.UPDATE]
         if not updates:
             return net
         made = NetworkBuilder.of(net, ops=False)
         for op in net.ops:
-            if op.kind != "update":
+            if op.stage != Stage.UPDATE:
                 made.append(op)
         values = {v: v for op in updates for v in (*op.inputs, *op.outputs)}
         sums = frozenset(net.updates[total] for total in net.accumulators)
@@ -85,17 +85,26 @@ class AllReduce(Pass):
         return made.finish()
 
     def _together(self, net: Network, updates: Sequence[NetworkOp]) -> dict[_Alike, dict[Value, Value]]:
-        """Gradients of updates with their parameters, by the key that they share, each gradient once."""
+        """Gradients of updates with their parameters, by the key that they share, each gradient once.
+
+        Captured updates read all gradients of their parameters, whole.
+        """
         names = {value: state.name for state, value in net.updates.items()}
         groups = {name: CommGroup(*group) for name, group in self.own_values}
         found: dict[_Alike, dict[Value, Value]] = {}
-        readers = Counter(op.inputs[1] for op in updates)
-        for op in updates:
+        steps = [op for op in updates if op.kind == "update"]
+        readers = Counter(op.inputs[1] for op in steps)
+        for op in steps:
             parameter, gradient = op.inputs
             group = groups.get(names[op.output], CommGroup(*self.others))
             # A gradient that several parameters have lies like one of them alone.
             sharded = group == CommGroup.all() and readers[gradient] == 1 and self._is_sharded(op)
             found.setdefault((group, gradient.dtype, gradient.place.ipu, sharded), {})[gradient] = parameter
+        captured = {v for op in updates if op.kind != "update" for v in op.inputs}
+        for parameter, gradient in net.gradients.items():
+            if gradient in captured:
+                group = groups.get(parameter.name, CommGroup(*self.others))
+                found.setdefault((group, gradient.dtype, gradient.place.ipu, False), {})[gradient] = parameter
         return found
 
     def _is_sharded(self, op: NetworkOp) -> bool:

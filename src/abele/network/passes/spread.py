@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from abele.network.invariant_values import fixed_values
-from abele.network.ir import FrozenDict, Network, NetworkOp, Value
+from abele.network.ir import FrozenDict, Network, NetworkOp, Stage, Value
 from abele.network.passes.base import Pass
 
 
@@ -25,7 +25,7 @@ class InsertTransfers(Pass):
         if net.num_ipus == 1:
             return net
         pipelined, fixed = net.num_stages > 1, fixed_values(net)
-        sent: dict[tuple[Value, int], Value] = {}
+        sent: dict[tuple[Value, int, bool], Value] = {}
         ops: list[NetworkOp] = []
 
         def here(value: Value, op: NetworkOp) -> Value:
@@ -33,12 +33,16 @@ class InsertTransfers(Pass):
             ipu = op.place.ipu
             if value.place.ipu == ipu or (pipelined and value is net.seed):
                 return value
-            if (value, ipu) not in sent:
-                later = value.place.pipeline_stage + (pipelined and value not in fixed)
+            at_the_end = op.stage == Stage.UPDATE
+            key = (value, ipu, at_the_end)
+            if key not in sent:
+                later = value.place.pipeline_stage + (pipelined and not at_the_end and value not in fixed)
                 place = replace(value.place, ipu=ipu, pipeline_stage=later)
-                made = sent[value, ipu] = replace(value, name="", place=place)
+                made = sent[key] = replace(
+                    value, name="", place=place, stage=Stage.UPDATE if at_the_end else value.stage
+                )
                 ops.append(NetworkOp("transfer", (value,), (made,), FrozenDict(), op.debug))
-            return sent[value, ipu]
+            return sent[key]
 
         for op in net.ops:
             if op.place is not None:
