@@ -63,7 +63,7 @@ def _inline(made: NetworkBuilder, net: Network, optimiser: Captured, names: Sequ
             if new is not of:
                 with made.at(place=of.place):
                     made.updates[of] = (
-                        new if new.stage == Stage.UPDATE else build.element_update(made, [of, new], [arg(1)])
+                        new if new.stage == Stage.UPDATE else build.element_update(made, [of, new], [arg(1)])[0]
                     )
 
 
