@@ -55,6 +55,11 @@ def build_for(model: Any, batch: Any) -> None:
     model._symbolic_build(data_batch=batch)
 
 
+def build_layers(model: Any, x: Any) -> None:
+    """Make the variables of a model alone, for inputs."""
+    backend.compute_output_spec(model, tree.map_structure(lambda t: backend.KerasTensor(t.shape, t.dtype.name), x))
+
+
 def micro_batch(
     model: Any,
     trainable: Sequence[Any],
@@ -74,8 +79,3 @@ def micro_batch(
     )
     logs, metrics = model._update_metrics_variables(metrics, unscaled, x, y, y_pred, weight)
     return loss, logs, others, metrics
-
-
-def logs_of(model: Any, logs: dict[str, Any]) -> dict[str, Any]:
-    """Logs in Keras' order: loss first, metrics then as they were compiled, nested ones flat."""
-    return dict(model._get_metrics_result_or_logs(logs))

@@ -8,7 +8,7 @@ parameter (trainable) or a buffer (moving statistics, seeds, metrics, the optimi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,14 +129,14 @@ class _Reading:
                 self.net.updates[value] = result
 
 
-def training_step(model: Any, batch: BatchType, *, factor: float, wide: bool) -> StepNetwork:
+def training_step(model: Any, batch: BatchType, *, factor: float, gradients: Any = None) -> StepNetwork:
     """The training step of a model, whose variables are all made.
 
     Args:
         model: A compiled Keras model.
         batch: Type of a micro-batch.
         factor: Number that the optimiser multiplies the sums of gradients by.
-        wide: True if gradients arrive in f32, whatever the variables' types.
+        gradients: Type in which gradients arrive; by default each in its variable's.
     """
     reading, order = _Reading(), dict[str, list[str]]()
     trained, others = model.trainable_variables, model.non_trainable_variables
@@ -160,25 +160,25 @@ def training_step(model: Any, batch: BatchType, *, factor: float, wide: bool) ->
         reading.net.output(logs[name])
     reading.take(others, new_others)
     reading.take(metrics, new_metrics)
-    update = _update(model, [v.name for v in entering[2]], factor=factor, wide=wide)
+    update = _update(model, [v.name for v in entering[2]], factor=factor, gradients=gradients)
     return StepNetwork(reading.net.finish(), reading.weights, names, update)
 
 
-def _update(model: Any, buffers: Sequence[str], *, factor: float, wide: bool) -> Captured:
+def _update(model: Any, buffers: Sequence[str], *, factor: float, gradients: Any = None) -> Captured:
     """``stateless_apply`` of the model's optimiser as an update of the network's parameters."""
     trained, rules = model.trainable_variables, model.optimizer.variables
 
-    def update(parameters: Any, gradients: Any, state: Any) -> Any:
-        scaled = gradients if factor == 1 else [g * factor for g in gradients]
+    def update(parameters: Any, sums: Any, state: Any) -> Any:
+        scaled = sums if factor == 1 else [g * factor for g in sums]
         return model.optimizer.stateless_apply(state, scaled, parameters)
 
     parameters, state = [_type(v) for v in trained], [_type(v) for v in rules]
-    gradients = [jax.ShapeDtypeStruct(p.shape, np.float32) if wide else p for p in parameters]
-    jaxpr = jax.make_jaxpr(update)(parameters, gradients, state)
+    arriving = [jax.ShapeDtypeStruct(p.shape, gradients or p.dtype) for p in parameters]
+    jaxpr = jax.make_jaxpr(update)(parameters, arriving, state)
     net = NetworkBuilder()
     entering = [
         net.buffer(t.shape, element_type(t.dtype), f"{kind}{n}")
-        for kind, types in (("parameter", parameters), ("gradient", gradients), ("state", state))
+        for kind, types in (("parameter", parameters), ("gradient", arriving), ("state", state))
         for n, t in enumerate(types)
     ]
     net.outputs = read_into(net, jaxpr, entering)
@@ -187,23 +187,24 @@ def _update(model: Any, buffers: Sequence[str], *, factor: float, wide: bool) ->
     return Captured(function=NetworkFunction("update", body), buffers=tuple(buffers))
 
 
-def forward_step(model: Any, batch: BatchType, step: Callable[..., Any], *, with_metrics: bool) -> StepNetwork:
+def forward_step(model: Any, batch: BatchType, *, with_metrics: bool) -> StepNetwork:
     """A step of evaluation or prediction, as the model's own ``test_step`` and ``predict_step`` say.
 
     Args:
         model: The Keras model.
         batch: Type of a batch.
-        step: Function of the state and a batch, which gives results and the state afterwards.
-        with_metrics: True if metrics are part of the state, and the results are logs.
+        with_metrics: True to evaluate: metrics are part of the state, and the results are logs.
     """
     reading, order = _Reading(), dict[str, list[str]]()
     groups = [model.trainable_variables, model.non_trainable_variables]
     groups += [model.metrics_variables] if with_metrics else []
 
     def forward(state: Any, data: Any) -> Any:
-        results, state = step(state, data)
-        if isinstance(results, dict):
-            order["logs"] = list(results)
+        if not with_metrics:
+            results, others = model.predict_step(state, data)
+            return results, (state[0], others)
+        results, state = model.test_step(state, data)
+        order["logs"] = list(results)
         return results, tuple(state)
 
     entering = [reading.enter(group) for group in groups]

@@ -1,0 +1,1 @@
+"""Modules of IPUs under the names that Keras and TensorFlow programs know."""
