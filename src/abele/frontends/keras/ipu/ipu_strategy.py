@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -13,20 +12,13 @@ import numpy as np
 from abele.errors import InvalidOptionError, SessionError, TypeMismatchError
 from abele.frontends.keras.ipu.config import IPUConfig, get_ipu_config
 from abele.frontends.keras.model.extension import extended_models
+from abele.frontends.keras.model.scopes import SCOPES
 
 __all__ = ["IPUExtended", "IPUExtendedV1", "IPUStrategy", "IPUStrategyV1", "current_strategy", "has_strategy"]
 
-_local = threading.local()
-
-
-def _scopes() -> list[IPUStrategyV1]:
-    found: list[IPUStrategyV1] = _local.__dict__.setdefault("scopes", [])
-    return found
-
-
 def has_strategy() -> bool:
     """True inside the scope of a strategy."""
-    return bool(_scopes())
+    return bool(SCOPES.strategies)
 
 
 def current_strategy() -> IPUStrategyV1:
@@ -35,9 +27,9 @@ def current_strategy() -> IPUStrategyV1:
     Raises:
         SessionError: It is in none.
     """
-    if not _scopes():
+    if not SCOPES.strategies:
         raise SessionError("this is in no scope of an IPUStrategy", remedy="with IPUStrategy().scope(): ...")
-    return _scopes()[-1]
+    return SCOPES.strategies[-1]
 
 
 class IPUExtendedV1:
@@ -94,7 +86,7 @@ class IPUStrategyV1:
     @contextmanager
     def scope(self) -> Iterator[IPUStrategyV1]:
         """Models that are made inside get the methods of IPU models."""
-        _scopes().append(self)
+        SCOPES.strategies.append(self)
         try:
             if self._extends:
                 with extended_models():
@@ -102,7 +94,7 @@ class IPUStrategyV1:
             else:
                 yield self
         finally:
-            _scopes().pop()
+            SCOPES.strategies.pop()
 
     def run(self, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Any = None, options: Any = None) -> Any:
         """Run a function as one program on the device.

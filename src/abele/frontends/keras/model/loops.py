@@ -135,6 +135,7 @@ def fit(
     batches = Batches(x, y, sample_weight, batch_size=batch_size, shuffle=shuffle, class_weight=class_weight)
     stages = state.stages(model, batches.type)
     options = state.options
+    state.check_pipelined_training(stages)
     steps = Steps.of(
         batches,
         wanted=steps_per_epoch,

@@ -14,7 +14,7 @@ from abele.frontends.keras.ipu.enums import (
     RecomputationMode,
     ReplicatedMetricReductionMethod,
 )
-from abele.frontends.keras.model import loops
+from abele.frontends.keras.model import assignment, loops
 from abele.frontends.keras.model.data import Batches
 from abele.frontends.keras.model.options import accumulator_type, check_arguments, member, positive
 from abele.frontends.keras.model.state import state_of
@@ -247,6 +247,41 @@ class IpuMethods:
         state = state_of(self)
         state.options.asynchronous = bool(asynchronous)
         state.drop()
+
+    # --- stages --------------------------------------------------------------------------------------------------
+
+    def set_pipeline_stage_assignment(self, pipeline_stage_assignment: list[Any]) -> None:
+        """Let layers be in stages.
+
+        Args:
+            pipeline_stage_assignment: For each call of a layer in order the number of its stage, or an object of
+                :meth:`get_pipeline_stage_assignment`.
+
+        Raises:
+            InvalidOptionError: Another number of calls, another order, an empty stage, or a layer that reads a later one.
+            SessionError: A model of the user's own class that is not built.
+        """
+        state = state_of(self)
+        state.assignment = assignment.taken(self, pipeline_stage_assignment)
+        state.drop()
+
+    def get_pipeline_stage_assignment(self) -> list[Any]:
+        """The stage of each call of a layer: numbers for ``Sequential``, objects to change for other models."""
+        found = state_of(self).assignment or assignment.assignment_of(self)
+        return [one.pipeline_stage for one in found] if isinstance(self, private.Sequential) else list(found)
+
+    def reset_pipeline_stage_assignment(self) -> None:
+        """Forget stages, also those that scopes gave."""
+        state = state_of(self)
+        state.assignment = assignment.assignment_of(self)
+        for one in state.assignment:
+            one.pipeline_stage = None
+        state.drop()
+
+    def print_pipeline_stage_assignment_summary(self, line_length: int | None = None, print_fn: Any = None) -> None:
+        """Print a table of the calls of layers with their stages."""
+        found = state_of(self).assignment or assignment.assignment_of(self)
+        assignment.summary(self, found, line_length, print_fn)
 
     # --- what is known -------------------------------------------------------------------------------------------
 

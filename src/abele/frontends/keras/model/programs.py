@@ -13,11 +13,13 @@ from abele.arrays import Array
 from abele.frontends.keras.ipu.config import get_ipu_config
 from abele.frontends.keras.ipu.enums import GradientAccumulationReductionMethod as Reduction
 from abele.frontends.keras.ipu.environment import settings_of
+from abele.frontends.keras.model.assignment import labelled
 from abele.frontends.keras.model.data import Steps
 from abele.frontends.keras.model.options import Options
 from abele.frontends.keras.model.stages import Stages, placed
 from abele.frontends.keras.model.steps import BatchType, StepNetwork, forward_step, training_step
-from abele.network import Group, MeanStrategy, OutputMode, Schedule
+from abele.network import Group, Locations, MeanStrategy, OutputMode, Schedule, TensorLocation
+from abele.network.locations import AS_USUAL
 from abele.session import Session, SharedArrays
 
 Told = Callable[[int, dict[str, float]], None]
@@ -115,12 +117,14 @@ class Programs:
             outputs=OutputMode.ALL if options.asynchronous or options.accumulate_outfeed else OutputMode.FINAL,
             pipeline=stages.schedule_name(options),
             io_tiles=_io_tiles(),
+            locations=Locations(activations=TensorLocation(on_chip=False)) if options.offload_activations else AS_USUAL,
         )
         arriving = None if accumulation == 1 else np.float16 if half else np.float32
 
         def make() -> Program:
             factor = 1.0 if runs else 1 / (share * steps.replicas)
-            step = training_step(model, batch, factor=factor, gradients=arriving)
+            with labelled(model, list(stages.layers)):
+                step = training_step(model, batch, factor=factor, gradients=arriving)
             step = placed(step, stages, options)
             assert step.update is not None
             rule = replace(step.update, accumulation=accumulator_of(options))
@@ -151,8 +155,9 @@ class Programs:
         )
 
         def make() -> Program:
-            made = placed(forward_step(model, batch, with_metrics=logs), stages, options)
-            return _compiled(model, made, schedule, None, stages)
+            with labelled(model, list(stages.layers)):
+                made = forward_step(model, batch, with_metrics=logs)
+            return _compiled(model, placed(made, stages, options), schedule, None, stages)
 
         return self._of(("logs" if logs else "predict", batch.key, schedule, _variables(model)), make)
 

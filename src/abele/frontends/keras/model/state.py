@@ -6,6 +6,7 @@ from typing import Any
 
 from abele.errors import InvalidOptionError, SessionError
 from abele.frontends.keras import private
+from abele.frontends.keras.model import assignment
 from abele.frontends.keras.model.options import Options
 from abele.frontends.keras.model.programs import Programs, accumulation_of
 from abele.frontends.keras.model.stages import Stages
@@ -28,14 +29,47 @@ class ModelState:
         self.options = Options()
         self.programs = Programs()
         self.assignment: Any = None
+        self._code: int | None = None
 
     def drop(self) -> None:
         """Drop compiled programs: an option has changed."""
         self.programs.drop()
 
     def stages(self, model: Any, batch: Any) -> Stages:
-        """The stages of the model."""
-        return Stages()
+        """The stages of the model, for batches of a type.
+
+        Raises:
+            InvalidOptionError: Stages that do not fit, or a pipeline on fewer IPUs than it has.
+        """
+        layers = self.assignment
+        if layers is None and (isinstance(model, private.Sequential) or assignment.is_functional(model)):
+            layers = assignment.assignment_of(model)
+        if layers is not None and any(one.pipeline_stage is not None for one in layers):
+            count = assignment.check(layers, model)
+        elif layers is None:
+            layers, count = (), self._stages_of_code(model, batch)
+        else:
+            layers, count = (), 1
+        return Stages.of(count, layers, self.options) if count > 1 else Stages()
+
+    def _stages_of_code(self, model: Any, batch: Any) -> int:
+        if self._code is None:
+            x, _, _ = private.unpack(batch.tree)
+            self._code = assignment.check_stages(assignment.stages_of_code(model, x) or {0}, model)
+        return self._code
+
+    def check_pipelined_training(self, stages: Stages) -> None:
+        """Raise for a pipeline whose updates are made of one micro-batch.
+
+        Raises:
+            InvalidOptionError: Accumulation was not asked for.
+        """
+        if stages.count > 1 and self.options.pipeline_accumulation is None:
+            raise InvalidOptionError(
+                f"the model is a pipeline of {stages.count} stages, and gradients are not accumulated",
+                because="a pipeline is filled and emptied for each update",
+                remedy="model.set_pipelining_options(gradient_accumulation_steps_per_replica=...)",
+            )
 
     def check_training(self, model: Any) -> None:
         """Raise for what ``fit`` cannot do.
@@ -83,7 +117,9 @@ class ModelState:
 
 def _overrides(kind: type, name: str) -> bool:
     """True if a class of the user's has a method in place of Keras'."""
-    owner = next(c for c in kind.__mro__ if name in vars(c))
+    owner = next((c for c in kind.__mro__ if name in vars(c)), None)
+    if owner is None:
+        return False
     return not owner.__module__.startswith(_BY_KERAS) and not vars(owner)[name].__module__.startswith("abele.")
 
 
