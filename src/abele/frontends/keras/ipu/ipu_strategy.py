@@ -16,6 +16,7 @@ from abele.frontends.keras.model.scopes import SCOPES
 
 __all__ = ["IPUExtended", "IPUExtendedV1", "IPUStrategy", "IPUStrategyV1", "current_strategy", "has_strategy"]
 
+
 def has_strategy() -> bool:
     """True inside the scope of a strategy."""
     return bool(SCOPES.strategies)

@@ -88,7 +88,8 @@ def assignment_of(model: Any) -> list[LayerPipelineStageAssignment]:
         return [LayerPipelineStageAssignment(layer, 0, noted_stage(layer)) for layer in _pipelined_layers(model)]
     if not model.built:
         raise SessionError(
-            f"{model.name} is not built: the calls of its layers are not known", remedy="call it on a batch, or build() it"
+            f"{model.name} is not built: the calls of its layers are not known",
+            remedy="call it on a batch, or build() it",
         )
     return [LayerPipelineStageAssignment(layer, 0, noted_stage(layer)) for layer in _pipelined_layers(model)]
 
@@ -197,9 +198,9 @@ def backend_types(x: Any) -> Any:
 
 
 @contextmanager
-def labelled(model: Any, stages: list[LayerPipelineStageAssignment] | None) -> Iterator[None]:
+def labelled(stages: list[LayerPipelineStageAssignment], replicas: int) -> Iterator[None]:
     """While a model is traced inside, equations of its layers are labelled by their stages."""
-    with tracing():
+    with tracing(replicas):
         if not stages:
             yield
             return

@@ -123,7 +123,7 @@ class Programs:
 
         def make() -> Program:
             factor = 1.0 if runs else 1 / (share * steps.replicas)
-            with labelled(model, list(stages.layers)):
+            with labelled(list(stages.layers), steps.replicas):
                 step = training_step(model, batch, factor=factor, gradients=arriving)
             step = placed(step, stages, options)
             assert step.update is not None
@@ -155,7 +155,7 @@ class Programs:
         )
 
         def make() -> Program:
-            with labelled(model, list(stages.layers)):
+            with labelled(list(stages.layers), steps.replicas):
                 made = forward_step(model, batch, with_metrics=logs)
             return _compiled(model, placed(made, stages, options), schedule, None, stages)
 

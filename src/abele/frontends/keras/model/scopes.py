@@ -24,6 +24,7 @@ class _Scopes(threading.local):
     def __init__(self) -> None:
         self.strategies: list[Any] = []
         self.tracing = 0
+        self.replicas = 1
         self.stage: int | None = None
         self.entered: list[int] = []
 
@@ -42,15 +43,15 @@ def check_in_strategy(what: str) -> None:
 
 
 @contextmanager
-def tracing() -> Iterator[list[int]]:
-    """A model is traced inside; gives the stages that its code enters."""
+def tracing(replicas: int = 1) -> Iterator[list[int]]:
+    """A model is traced inside, for so many replicas; gives the stages that its code enters."""
     SCOPES.tracing += 1
-    before, SCOPES.entered = SCOPES.entered, []
+    before, SCOPES.entered, SCOPES.replicas = (SCOPES.entered, SCOPES.replicas), [], replicas
     try:
         yield SCOPES.entered
     finally:
         SCOPES.tracing -= 1
-        SCOPES.entered = before
+        SCOPES.entered, SCOPES.replicas = before
 
 
 @contextmanager
