@@ -167,13 +167,15 @@ class Batches:
         Raises:
             BatchSizeError: A batch of another shape than the first.
         """
-        if not goes_on:
-            self._running = None
-        if self._running is None:
+        first = None
+        if goes_on and self._running is not None:
+            first = next(self._running, None)
+        if first is None:
             self._running = self._fresh()
         wanted = self.type.key
         while True:
-            batch = next(self._running, None)
+            assert self._running is not None
+            batch, first = first if first is not None else next(self._running, None), None
             if batch is None:
                 self._running = None
                 if self._adapter is not None:

@@ -26,13 +26,6 @@ class IpuMethods:
 
     # --- Keras' own ----------------------------------------------------------------------------------------------
 
-    def compile(self, *args: Any, **kwargs: Any) -> None:
-        """As ``keras.Model.compile``; what was compiled before is dropped."""
-        if kwargs.get("run_eagerly"):
-            raise SessionError("run_eagerly=True does not run on the device", remedy="compile(run_eagerly=False)")
-        state_of(self).drop()
-        super(type(self), self).compile(*args, **kwargs)  # type: ignore[misc]
-
     def fit(
         self,
         x: Any = None,

@@ -30,10 +30,17 @@ class ModelState:
         self.programs = Programs()
         self.assignment: Any = None
         self._code: int | None = None
+        self._compiled: Any = None
 
     def drop(self) -> None:
         """Drop compiled programs: an option has changed."""
         self.programs.drop()
+
+    def note_compiled(self, model: Any) -> None:
+        """Drop programs if ``compile`` was called since they were made: it makes another tracker of the loss."""
+        if self._compiled is not model._loss_tracker:
+            self._compiled = model._loss_tracker
+            self.drop()
 
     def stages(self, model: Any, batch: Any) -> Stages:
         """The stages of the model, for batches of a type.
@@ -78,6 +85,7 @@ class ModelState:
             SessionError: Methods of Keras that the user overrides, or eager execution.
             InvalidOptionError: Optimisers that cannot accumulate, or that accumulate themselves.
         """
+        self.note_compiled(model)
         self._check_overridden(model, ("train_step", "make_train_function"))
         _check_eager(model)
         rule, several = model.optimizer, accumulation_of(self.options) > 1
@@ -99,6 +107,7 @@ class ModelState:
 
     def check_forward(self, model: Any, what: str) -> None:
         """Raise for what ``evaluate`` and ``predict`` cannot do."""
+        self.note_compiled(model)
         kind = "test" if what == "evaluate" else "predict"
         names = [f"make_{kind}_function"] + ([f"{kind}_step"] if self.options.pipelined else [])
         self._check_overridden(model, names)

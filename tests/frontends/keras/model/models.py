@@ -142,7 +142,11 @@ def subclass() -> Any:
     class Net(keras.Model):
         def __init__(self) -> None:
             super().__init__()
-            self.first, self.drop, self.last = layers.Dense(8, activation="gelu"), layers.Dropout(0.2, seed=1), layers.Dense(1)
+            self.first, self.drop, self.last = (
+                layers.Dense(8, activation="gelu"),
+                layers.Dropout(0.2, seed=1),
+                layers.Dense(1),
+            )
 
         def call(self, x: Any, training: bool = False) -> Any:
             return self.last(self.drop(self.first(x), training=training) + 0.1)
@@ -340,7 +344,9 @@ def lstm() -> Any:
 
 @case(data=rows(5, 3), optimiser=adam)
 def stacked_lstm() -> Any:
-    return keras.Sequential([keras.Input((5, 3)), layers.LSTM(5, return_sequences=True), layers.LSTM(4), layers.Dense(1)])
+    return keras.Sequential(
+        [keras.Input((5, 3)), layers.LSTM(5, return_sequences=True), layers.LSTM(4), layers.Dense(1)]
+    )
 
 
 @case(data=rows(5, 3), optimiser=lambda: keras.optimizers.Adadelta(0.5))
@@ -404,7 +410,9 @@ def encoder_decoder() -> Any:
 def _block(x: Any, width: int, heads: int) -> Any:
     attended = layers.MultiHeadAttention(heads, width // heads)(x, x)
     x = layers.LayerNormalization(epsilon=1e-6)(x + attended)
-    return layers.LayerNormalization(epsilon=1e-6)(x + layers.Dense(width)(layers.Dense(2 * width, activation="relu")(x)))
+    return layers.LayerNormalization(epsilon=1e-6)(
+        x + layers.Dense(width)(layers.Dense(2 * width, activation="relu")(x))
+    )
 
 
 @case(data=tokens(6, 12), optimiser=adam, **SPARSE)
@@ -504,7 +512,9 @@ def gan() -> Any:
             turned = 2 * ops.stop_gradient(made) - made
             return ops.concatenate([self.critic(x), self.critic(turned)])
 
-        def compute_loss(self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True) -> Any:
+        def compute_loss(
+            self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
+        ) -> Any:
             real, fake = ops.split(y_pred, 2)
             return ops.mean(ops.softplus(-real)) + ops.mean(ops.softplus(fake))
 
