@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,8 @@ pytest.importorskip("keras")
 from abele.frontends.keras.ipu import config, ipu_strategy  # noqa: E402
 
 import keras  # noqa: E402  # isort: skip
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +37,7 @@ def ipus() -> Callable[[int], AbstractContextManager[Any]]:
     """The scope of a strategy on so many IPUs."""
 
     def scope(count: int = 1) -> AbstractContextManager[Any]:
+        config.reset_ipu_configuration()
         chosen = config.IPUConfig()
         chosen.auto_select_ipus = count
         chosen.configure_ipu_system()

@@ -112,7 +112,7 @@ class _Reading:
             ),
             consts=[c for c, value in zip(jaxpr.consts, consts, strict=True) if value is None],
         )
-        return read_into(self.net, opened, [*(c for c in consts if c is not None), *arguments])
+        return read_into(self.net, opened, [*(c for c in consts if c is not None), *arguments], differentiated=True)
 
     def _closed_over(self, array: Any) -> Value | None:
         if np.size(array) <= LARGEST_CONSTANT or not jax.numpy.issubdtype(array.dtype, jax.numpy.floating):
