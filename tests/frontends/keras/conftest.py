@@ -14,9 +14,9 @@ import pytest
 pytest.importorskip("jax")
 pytest.importorskip("keras")
 
-from abele.frontends.keras.ipu import config, ipu_strategy  # noqa: E402
+from abele.frontends.keras.ipu import config, ipu_strategy
 
-import keras  # noqa: E402  # isort: skip
+import keras  # isort: skip
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 

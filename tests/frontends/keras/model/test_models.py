@@ -8,7 +8,6 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
-
 from models import CASES, Case
 
 PLAIN = ("batch_norm", "cnn", "lstm", "transformer")

@@ -244,7 +244,7 @@ class GroupNormalization(keras.layers.Layer):
         parts = (channels // groups, groups) if self.strided else (groups, channels // groups)
         x = ops.reshape(ops.cast(x, "float32"), (*(-1 if n is None else n for n in shape[:-1]), *parts))
         inside = x.ndim - 2 if self.strided else x.ndim - 1
-        dims = [d for d in range(1, x.ndim - 2)] + [inside]
+        dims = [*list(range(1, x.ndim - 2)), inside]
         mean, variance = ops.moments(x, axes=dims, keepdims=True)
         x = (x - mean) * ops.rsqrt(variance + self.epsilon)
         x = ops.reshape(x, (*(-1 if n is None else n for n in shape[:-1]), channels))
