@@ -41,7 +41,7 @@ def getNumTotalReplicas() -> int:
     return get_ipu_config().num_ipus
 
 
-getNumLocalReplicas = getNumTotalReplicas
+getNumLocalReplicas = getNumTotalReplicas  # noqa: N816
 
 
 def getReplicaIndexOffset() -> int:

@@ -203,13 +203,10 @@ def test_model__that_overrides_a_step__is_a_runtime_error(ipus: Ipus, name: str)
     own = type("Own", (keras.Model,), {name: lambda self, *args, **kwargs: None})
     with ipus():
         made = net(own)
+    run = {"test": made.evaluate, "predict": made.predict}.get(name.split("_")[1], made.fit)
+    data = (X,) if run == made.predict else (X, Y)
     with pytest.raises(RuntimeError, match=rf"overrides {name}\(\)") as error:
-        if "test" in name:
-            made.evaluate(X, Y, batch_size=4, verbose=0)
-        elif "predict" in name:
-            made.predict(X, batch_size=4, verbose=0)
-        else:
-            made.fit(X, Y, batch_size=4, verbose=0)
+        run(*data, batch_size=4, verbose=0)
     assert "enable_keras_extensions=False" in str(error.value)
 
 
@@ -230,13 +227,13 @@ def test_model__own_test_step__runs_unless_it_is_a_pipeline(ipus: Ipus) -> None:
 
 
 def test_stages__lists_that_do_not_fit__name_the_layer(model: Any) -> None:
-    with pytest.raises(ValueError, match="1 stage were given for 2 layers|1 stage was given for 2 layers"):
+    with pytest.raises(ValueError, match="has 2 layers, and the list 1 stage"):
         model.set_pipeline_stage_assignment([0])
-    with pytest.raises(ValueError, match="stage 1 of .* has no layer"):
+    with pytest.raises(ValueError, match=r"stage 1 of .* has no layer"):
         model.set_pipeline_stage_assignment([0, 2])
     with pytest.raises(ValueError, match="reads what stage 1 makes"):
         model.set_pipeline_stage_assignment([1, 0])
-    with pytest.raises(ValueError, match="is for dense.*and the model calls"):
+    with pytest.raises(ValueError, match=r"is for dense.*and the model calls"):
         model.set_pipeline_stage_assignment(model.get_pipeline_stage_assignment()[::-1])
 
 
@@ -263,7 +260,7 @@ def test_stage_scope__negative_outside_or_nested__is_refused(ipus: Ipus) -> None
 
 def test_run__plain_functions_and_wide_floats__are_refused() -> None:
     strategy = IPUStrategy()
-    with pytest.raises(ValueError, match="takes a function under tf.function"):
+    with pytest.raises(ValueError, match="takes a function under"):
         strategy.run(lambda x: x, [np.float32(1)])
     with pytest.raises(TypeError, match="no float64"):
         strategy.run(keras.ops.sum, [np.ones(2)])
@@ -285,6 +282,6 @@ def test_queues__misuse__is_refused() -> None:
 def test_report__before_anything_ran__is_refused(model: Any) -> None:
     with pytest.raises(SessionError, match="no program yet"):
         model.ipu_report  # noqa: B018
+    model.compile(None, "mse")
     with pytest.raises(InvalidOptionError, match="without an optimizer"):
-        model.compile(None, "mse")
         model.fit(X, Y, batch_size=4, verbose=0)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from models import CASES, Case
 
-PLAIN = ("batch_norm", "cnn", "lstm", "transformer")
+PLAIN = ("batch_norm", "conv1d", "lstm")
 EPOCHS, EXECUTION = 3, 4
 
 

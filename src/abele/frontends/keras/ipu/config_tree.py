@@ -94,9 +94,10 @@ class Category:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.categories:
+            kind = self.categories[name]
             raise AbeleError(
                 f"IPUConfig.{self._of(name)} is a category of attributes, which cannot be assigned to",
-                remedy=f"assign to one of {', '.join((*self.categories[name].fields, *self.categories[name].categories))}",
+                remedy=f"assign to one of {', '.join((*kind.fields, *kind.categories))}",
             )
         if name not in self.fields:
             raise self._unknown(name)

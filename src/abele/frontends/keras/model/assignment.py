@@ -105,7 +105,7 @@ def taken(model: Any, given: Any) -> list[LayerPipelineStageAssignment]:
         raise InvalidOptionError(f"stages are a list with one for each layer, not {given!r}")
     if len(given) != len(known):
         raise InvalidOptionError(
-            f"{counted(len(given), 'stage')} were given for {counted(len(known), 'layer')} of {model.name}",
+            f"{model.name} has {counted(len(known), 'layer')}, and the list {counted(len(given), 'stage')}",
             because=", ".join(a.layer.name for a in known),
             remedy="one for each call of a layer, in order; input layers have none",
         )

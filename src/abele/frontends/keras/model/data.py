@@ -259,7 +259,7 @@ class Steps:
         execution = per_execution
         if execution > wanted:
             warnings.warn(
-                f"steps_per_execution is {execution}, and an epoch has {counted(wanted, 'step')}: executions have as many",
+                f"steps_per_execution is {execution}, and an epoch has {counted(wanted, 'step')}: so has an execution",
                 UserWarning,
                 stacklevel=4,
             )

@@ -14,6 +14,7 @@ from abele.frontends.keras import private
 from abele.frontends.keras.ipu.enums import ReplicatedMetricReductionMethod as MetricReduction
 from abele.frontends.keras.model.data import Batches, Steps
 from abele.frontends.keras.model.programs import Program, accumulation_of, replicas_of
+from abele.frontends.keras.model.scopes import tracing
 from abele.frontends.keras.model.state import state_of
 
 
@@ -144,7 +145,8 @@ def fit(
         replicas=replicas_of(stages),
         what="steps_per_epoch",
     )
-    private.build_for(model, batches.type.tree)
+    with tracing():
+        private.build_for(model, batches.type.tree)
     program = state.programs.of_training(model, options, stages, batches.type, steps)
     callbacks = callback_list(callbacks, model, verbose=verbose, epochs=epochs, steps=steps.epoch, history=True)
     model.stop_training = False
@@ -201,7 +203,8 @@ def evaluate(
         replicas=replicas_of(stages),
         what="steps",
     )
-    private.build_for(model, batches.type.tree)
+    with tracing():
+        private.build_for(model, batches.type.tree)
     program = state.programs.of_forward(model, options, stages, batches.type, counted, logs=True)
     callbacks = callback_list(callbacks, model, verbose=verbose, epochs=1, steps=counted.epoch, history=False)
     model.stop_evaluating = False
@@ -227,7 +230,8 @@ def predict(model: Any, batches: Batches, *, callbacks: Any, verbose: Any, steps
     state.check_forward(model, "predict")
     if not model.built or not all(layer.built for layer in model._flatten_layers()):
         x, _, _ = private.unpack(batches.type.tree)
-        private.build_layers(model, x)
+        with tracing():
+            private.build_layers(model, x)
     stages, options = state.stages(model, batches.type), state.options
     counted = Steps.of(
         batches,

@@ -251,7 +251,7 @@ class IpuMethods:
                 :meth:`get_pipeline_stage_assignment`.
 
         Raises:
-            InvalidOptionError: Another number of calls, another order, an empty stage, or a layer that reads a later one.
+            InvalidOptionError: Another number of calls or order, an empty stage, or a layer that reads a later one.
             SessionError: A model of the user's own class that is not built.
         """
         state = state_of(self)
