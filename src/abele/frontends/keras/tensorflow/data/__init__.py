@@ -1,0 +1,3 @@
+"""``tf.data``: datasets over NumPy arrays, by TensorFlow's names."""
+
+from __future__ import annotations

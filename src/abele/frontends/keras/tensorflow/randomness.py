@@ -1,0 +1,83 @@
+"""Where random numbers come from: a seed for all, a seed per operation, and a number that counts draws.
+
+The distributions are TensorFlow's; the numbers are JAX's threefry and, for the order of data, NumPy's.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import jax
+import numpy as np
+
+
+class _Draws:
+    """A key and how many keys were made of it."""
+
+    def __init__(self, key: Any) -> None:
+        self.key = key
+        self.count = 0
+
+    def next(self, seed: int | None) -> Any:
+        key = self.key if seed is None else jax.random.fold_in(self.key, int(seed) & 0xFFFFFFFF)
+        self.count += 1
+        return jax.random.fold_in(key, self.count)
+
+
+_seed: int | None = None
+_all: _Draws | None = None
+_traced: ContextVar[_Draws | None] = ContextVar("draws of a function that is being traced", default=None)
+
+
+def set_seed(seed: int) -> None:
+    """Make all random numbers from now on a function of ``seed``: also those of Keras' layers without a seed."""
+    global _seed, _all
+    from keras.src.backend.common import global_state
+    from keras.src.random import seed_generator
+
+    _seed, _all = int(seed), None
+    seed_generator.python_random = random.Random(_seed)
+    global_state.set_global_attribute(seed_generator.GLOBAL_SEED_GENERATOR, None)
+
+
+def global_seed() -> int | None:
+    """The seed that was set."""
+    return _seed
+
+
+def draw_key(seed: int | None = None) -> Any:
+    """A key of JAX that nothing had before.
+
+    Args:
+        seed: The operation's seed.
+    """
+    global _all
+    draws = _traced.get()
+    if draws is None:
+        if _all is None:
+            entropy = np.random.SeedSequence(_seed).generate_state(1)[0]
+            _all = _Draws(jax.random.key(int(entropy)))
+        draws = _all
+    return draws.next(seed)
+
+
+@contextmanager
+def drawn_from(key: Any) -> Iterator[None]:
+    """Let random numbers depend on a key that a traced function takes."""
+    token = _traced.set(_Draws(key))
+    try:
+        yield
+    finally:
+        _traced.reset(token)
+
+
+def host_generator(seed: int | None, number: int) -> np.random.Generator:
+    """NumPy's generator for the ``number``-th use of something with a seed of its own."""
+    if seed is None and _seed is None:
+        return np.random.default_rng()
+    words = [part & 0xFFFFFFFF for part in (_seed or 0, -1 if seed is None else int(seed), number)]
+    return np.random.default_rng(words)
