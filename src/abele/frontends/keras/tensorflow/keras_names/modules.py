@@ -1,0 +1,97 @@
+"""The modules of ``tf.keras``: Keras 3's names, and beside them those of Keras 2 that programs use."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import keras
+import keras._tf_keras.keras as older
+
+from ..lookalike import Lookalike
+from .backend import backend
+from .datasets import datasets
+from .optimizers import OPTIMIZERS, LossScaleOptimizer
+
+_SUBMODULES = (
+    "activations applications callbacks config constraints dtype_policies initializers layers losses metrics models ops "
+    "random regularizers saving tree utils wrappers"
+).split()
+
+
+class Reduction(older.losses.Reduction):  # type: ignore[misc]
+    """How losses of samples are made one, by the names of Keras 2."""
+
+    AUTO = "sum_over_batch_size"
+
+
+def keras_module(name: str) -> Lookalike:
+    """``tf.keras`` under a name."""
+    parts: dict[str, Any] = {
+        key: Lookalike(f"{name}.{key}", _ADDED.get(key), getattr(older, key, getattr(keras, key, None)))
+        for key in _SUBMODULES
+    }
+    layers = parts["layers"]
+    preprocessing = Lookalike(f"{name}.layers.experimental.preprocessing", {}, older.layers)
+    layers.experimental = Lookalike(f"{name}.layers.experimental", {"preprocessing": preprocessing}, older.layers)
+    parts["backend"] = backend(f"{name}.backend")
+    parts["preprocessing"] = _nested(f"{name}.preprocessing", older.preprocessing)
+    parts["applications"] = _nested(f"{name}.applications", older.applications)
+    parts["datasets"] = datasets(f"{name}.datasets")
+    parts["optimizers"] = _optimizers(f"{name}.optimizers")
+    parts["mixed_precision"] = _mixed_precision(f"{name}.mixed_precision")
+    parts["utils"].np_utils = Lookalike(f"{name}.utils.np_utils", {"to_categorical": keras.utils.to_categorical})
+    parts["experimental"] = Lookalike(
+        f"{name}.experimental", {}, refused={"export_saved_model": "model.save('model.keras')"}
+    )
+    made = Lookalike(name, parts, older, lazy={"ipu": lambda: importlib.import_module("abele.frontends.keras.ipu")})
+    made.__dict__["__version__"] = keras.__version__
+    return made
+
+
+_ADDED: dict[str, dict[str, Any]] = {
+    "losses": {"Reduction": Reduction},
+    "utils": {"Sequence": keras.utils.PyDataset},
+    "models": {"Model": keras.Model, "Sequential": keras.Sequential},
+}
+
+
+def _nested(name: str, over: Any) -> Lookalike:
+    """A module whose modules are lookalikes, too."""
+    parts = {key: getattr(over, key) for key in dir(over) if not key.startswith("_")}
+    return Lookalike(
+        name,
+        {key: Lookalike(f"{name}.{key}", {}, part) for key, part in parts.items() if hasattr(part, "__path__")},
+        over,
+    )
+
+
+def _optimizers(name: str) -> Lookalike:
+    names = OPTIMIZERS | {"LossScaleOptimizer": LossScaleOptimizer}
+    kinds = {key: Lookalike(f"{name}.{key}", names, keras.optimizers) for key in ("legacy", "experimental")}
+    schedules = Lookalike(f"{name}.schedules", {}, keras.optimizers.schedules)
+    return Lookalike(name, names | kinds | {"schedules": schedules}, older.optimizers)
+
+
+def _mixed_precision(name: str) -> Lookalike:
+    names = {"LossScaleOptimizer": LossScaleOptimizer, "Policy": keras.mixed_precision.Policy}
+    former = {
+        "set_policy": keras.mixed_precision.set_global_policy,
+        "global_policy": keras.mixed_precision.global_policy,
+    }
+    experimental = Lookalike(f"{name}.experimental", names | former, keras.mixed_precision)
+    return Lookalike(name, names | {"experimental": experimental}, keras.mixed_precision)
+
+
+def extend_keras() -> None:
+    """Add to Keras' classes what programs of Keras 2 ask of them and they lack; nothing that they have is changed."""
+    metric, optimizer = keras.Metric, keras.optimizers.Optimizer
+    if not hasattr(metric, "reset_states"):
+        metric.reset_states = metric.reset_state
+    for kind in (optimizer, *optimizer.__mro__):
+        if kind.__name__ == "BaseOptimizer" and not hasattr(kind, "lr"):
+            kind.lr = property(lambda self: self.learning_rate, _set_rate)
+
+
+def _set_rate(optimizer: Any, rate: Any) -> None:
+    optimizer.learning_rate = rate
