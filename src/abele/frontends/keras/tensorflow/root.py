@@ -78,7 +78,9 @@ def tensorflow() -> Lookalike:
     extend_keras()
     let_keras_take_datasets()
     made = Lookalike("tensorflow", _names(), refused=_REFUSED, doc="TensorFlow's names over Keras 3 and JAX, by Abele.")
-    keras.src.utils.module_utils.tensorflow.module = made
+    # Keras seeds and saves what is TensorFlow's through this module, and its older functions call it.
+    seen = keras.src.utils.module_utils.tensorflow
+    seen.module, seen._available = made, True
     return made
 
 
@@ -117,6 +119,7 @@ def _names() -> dict[str, Any]:
     names |= {name: getattr(tf_keras, name) for name in ("losses", "metrics", "optimizers", "initializers")}
     names |= {name: Lookalike(f"tensorflow.{name}", {}, refused=each) for name, each in _REFUSED_MODULES.items()}
     names |= _modules()
+    names["__internal__"] = Lookalike("tensorflow.__internal__", {"CompositeTensor": TypeSpec})
     names["compat"] = _compat(names)
     names["python"] = _python(names)
     return names
@@ -264,7 +267,7 @@ def _compat(names: dict[str, Any]) -> Lookalike:
         "random_uniform": RANDOM["uniform"],
         "random_normal": RANDOM["normal"],
         "ConfigProto": lambda **_: Settings(),
-        "Dimension": int,
+        "Dimension": type("Dimension", (), {"__doc__": "A dim of TensorFlow 1: there is none."}),
     }
     eager = "programs of TensorFlow 1 do not run; eager functions, tf.function and model.fit do"
     sessions = ("Session", "InteractiveSession", "placeholder", "disable_eager_execution", "disable_v2_behavior")

@@ -426,7 +426,8 @@ class Dataset:
         """
         spec = self.node.spec
         leaves = flatten(spec, lists=False)
-        shapes = [leaf.shape for leaf in leaves] if padded_shapes is None else _shape_leaves(spec, padded_shapes)
+        largest = [TensorShape([None] * len(leaf.shape)) for leaf in leaves]
+        shapes = largest if padded_shapes is None else _shape_leaves(spec, padded_shapes)
         if padded_shapes is not None and any(shape.rank is None for shape in shapes):
             raise InvalidArgumentError("padded_batch to a shape of unknown rank")
         values = _padding_values(leaves, padding_values)

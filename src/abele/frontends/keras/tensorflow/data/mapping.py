@@ -8,6 +8,7 @@ strings, index by a mask - are called with the tensors of each element.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 import jax
@@ -19,7 +20,7 @@ from ..shapes import TensorSpec
 from ..structure import flatten, map_structure, pack
 from ..tensors import StringTensor, is_string, numpy_of, tensor_of
 from .batching import DatasetSpec
-from .nodes import INFINITE, UNKNOWN, InvalidArgumentError, Node, Over, every_element
+from .nodes import INFINITE, UNKNOWN, InvalidArgumentError, Node, Over, common_spec, every_element
 from .rows import RowReader, Rows, is_ragged, join
 
 _MOST_BYTES = 1 << 23
@@ -190,16 +191,17 @@ class Mapped(Over):
 
     @property
     def spec(self) -> Any:
-        """The structure of a result: traced, or that of the first."""
+        """The structure of a result: traced, or what the first two have in common."""
         if self._found is None:
             self._found = self._function.result_spec()
         if self._found is None:
-            first = next(every_element(self.source), None)
-            if first is None:
+            first = list(islice(every_element(self.source), 2))
+            if not first:
                 raise InvalidArgumentError(
                     "the element_spec of a dataset without elements, mapped by a function that needs values"
                 )
-            self._found = spec_of(self._function.call(first))
+            specs = [spec_of(self._function.call(leaves)) for leaves in first]
+            self._found = map_structure(common_spec, specs[0], specs[-1], lists=False)
         return self._found
 
     def blocks(self) -> Iterator[Rows]:

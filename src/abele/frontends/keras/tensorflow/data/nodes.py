@@ -249,7 +249,7 @@ class Chained(Over):
     @property
     def spec(self) -> Any:
         """What is known of elements of both."""
-        return map_structure(_common, self.source.spec, self._then.spec)
+        return map_structure(common_spec, self.source.spec, self._then.spec, lists=False)
 
     def count(self) -> int:
         """The sum of both."""
@@ -262,7 +262,8 @@ class Chained(Over):
         yield from self._then.blocks()
 
 
-def _common(one: Any, other: Any) -> Any:
+def common_spec(one: Any, other: Any) -> Any:
+    """What is known of a leaf that is of one spec or the other."""
     if not isinstance(one, TensorSpec) or one == other:
         return one
     if one.shape.rank is None or other.shape.rank is None or len(one.shape) != len(other.shape):
