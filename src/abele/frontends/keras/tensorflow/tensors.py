@@ -133,14 +133,16 @@ def host_array(value: Any, dtype: DType | None = None) -> Array:
 
 
 def _of_python(value: Any) -> Array:
+    first = next(iter(_leaves(value)), None)
+    if isinstance(first, str | bytes):  # NumPy's type for bytes would drop zeros at their end.
+        return np.asarray(value, dtype=object)
     try:
         array = np.asarray(value)
     except ValueError as error:
         raise InvalidOptionError(
             f"a list of lists of different lengths is no tensor: {error}", remedy="pad them to one length"
         ) from error
-    leaf = next(iter(_leaves(value)), None)
-    if isinstance(leaf, np.ndarray | np.generic):
+    if isinstance(first, np.ndarray | np.generic):
         return array
     if array.dtype == np.float64:
         return array.astype(np.float32)

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import keras
+import numpy as np
 
 from .dtypes import as_dtype
 from .shapes import TensorShape
@@ -73,6 +74,10 @@ class Variable(keras.Variable, metaclass=_VariableKind):  # type: ignore[misc]
             The variable.
         """
         return self.assign(self.value - tensor_of(delta).astype(self.dtype))
+
+    def numpy(self) -> Any:
+        """Its value as a NumPy array, or a scalar of NumPy."""
+        return np.asarray(self.value)[()]
 
     def read_value(self) -> Any:
         """Its value as a tensor."""

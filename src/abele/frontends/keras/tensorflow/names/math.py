@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from ..tensors import narrowed, tensor_of
 from .table import Table, alike, axes
 
 MATH = Table()
+TopKV2 = namedtuple("TopKV2", ["values", "indices"])  # noqa: PYI024
 
 MATH.unary(
     abs=jnp.abs,
@@ -169,7 +171,7 @@ def _clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str |
 
 @MATH("top_k")
 def _top_k(input: Any, k: int = 1, sorted: bool = True, name: str | None = None) -> Any:
-    return jax.lax.top_k(tensor_of(input), int(k))
+    return TopKV2(*jax.lax.top_k(tensor_of(input), int(k)))
 
 
 @MATH("in_top_k")

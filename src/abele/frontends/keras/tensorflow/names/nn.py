@@ -27,6 +27,7 @@ NN.unary(
     softsign=jax.nn.soft_sign,
 )
 NN |= {name: MATH[name] for name in ("l2_normalize", "in_top_k", "top_k", "log_sigmoid")}
+NN |= {name: ARRAYS[name] for name in ("space_to_depth", "depth_to_space")}
 
 
 @NN("leaky_relu")
