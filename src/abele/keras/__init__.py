@@ -6,6 +6,7 @@ TensorFlow, with ``python -m abele.keras program.py``, or after ``abele.keras.in
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from abele.frontends.keras.tensorflow import install, uninstall
@@ -18,7 +19,5 @@ def __getattr__(name: str) -> Any:
     if name == "tensorflow":
         return _tensorflow()
     if name == "ipu":
-        from abele.frontends.keras import ipu
-
-        return ipu
+        return importlib.import_module("abele.frontends.keras.ipu")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

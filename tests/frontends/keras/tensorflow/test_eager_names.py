@@ -88,7 +88,10 @@ CASES: dict[str, tuple[Callable[[Any], Any], Any]] = {
     "tensordot": (lambda tf: tf.tensordot(A, B, axes=[[1], [1]]), A @ B.T),
     "norm": (lambda tf: tf.norm(A, axis=1), np.linalg.norm(A, axis=1)),
     "norm of one": (lambda tf: tf.norm(A, ord=1), np.abs(A).sum()),
-    "clip_by_global_norm": (lambda tf: tf.clip_by_global_norm([A, None, B], 1.0)[1], np.sqrt((A**2).sum() + (B**2).sum())),
+    "clip_by_global_norm": (
+        lambda tf: tf.clip_by_global_norm([A, None, B], 1.0)[1],
+        np.sqrt((A**2).sum() + (B**2).sum()),
+    ),
     "cholesky": (lambda tf: tf.linalg.cholesky(S), np.linalg.cholesky(S)),
     "inv": (lambda tf: tf.linalg.inv(S), np.linalg.inv(S)),
     "svd": (lambda tf: tf.linalg.svd(M)[0], np.linalg.svd(M)[1]),
@@ -126,16 +129,28 @@ CASES: dict[str, tuple[Callable[[Any], Any], Any]] = {
         )[0, 0, 0],
         [9.0],
     ),
-    "max_pool2d": (lambda tf: tf.nn.max_pool2d(np.arange(16.0).reshape(1, 4, 4, 1), 2, 2, "VALID")[0, :, :, 0], [[5, 7], [13, 15]]),
-    "avg_pool": (lambda tf: tf.nn.avg_pool(np.arange(4.0).reshape(1, 2, 2, 1), [1, 2, 2, 1], [1, 2, 2, 1], "VALID"), [[[[1.5]]]]),
+    "max_pool2d": (
+        lambda tf: tf.nn.max_pool2d(np.arange(16.0).reshape(1, 4, 4, 1), 2, 2, "VALID")[0, :, :, 0],
+        [[5, 7], [13, 15]],
+    ),
+    "avg_pool": (
+        lambda tf: tf.nn.avg_pool(np.arange(4.0).reshape(1, 2, 2, 1), [1, 2, 2, 1], [1, 2, 2, 1], "VALID"),
+        [[[[1.5]]]],
+    ),
     "embedding_lookup": (lambda tf: tf.nn.embedding_lookup(A, I), A[I]),
     "resize": (lambda tf: tf.image.resize(np.arange(4.0).reshape(2, 2, 1), [4, 4], "nearest")[0, :, 0], [0, 0, 1, 1]),
-    "central_crop": (lambda tf: tf.image.central_crop(np.arange(16.0).reshape(4, 4, 1), 0.5)[:, :, 0], [[5, 6], [9, 10]]),
+    "central_crop": (
+        lambda tf: tf.image.central_crop(np.arange(16.0).reshape(4, 4, 1), 0.5)[:, :, 0],
+        [[5, 6], [9, 10]],
+    ),
     "resize_with_crop_or_pad": (
         lambda tf: tf.image.resize_with_crop_or_pad(np.ones((2, 4, 1)), 4, 2)[:, :, 0],
         [[0, 0], [1, 1], [1, 1], [0, 0]],
     ),
-    "convert_image_dtype": (lambda tf: tf.image.convert_image_dtype(np.array([[[255]]], np.uint8), tf.float32), [[[1.0]]]),
+    "convert_image_dtype": (
+        lambda tf: tf.image.convert_image_dtype(np.array([[[255]]], np.uint8), tf.float32),
+        [[[1.0]]],
+    ),
     "flip": (lambda tf: tf.image.flip_left_right([[[1], [2]]]), [[[2], [1]]]),
     "strings": (lambda tf: tf.strings.length(["a", "bcd"]), [1, 3]),
     "decode_raw": (lambda tf: tf.io.decode_raw(b"\x01\x00\x02\x00", tf.int16), [1, 2]),
@@ -185,7 +200,7 @@ def test_shapes__unknown_dims__merge(tf: Any) -> None:
     assert (shape.rank, str(shape), shape.is_fully_defined()) == (2, "(None, 3)", False)
     assert shape.is_compatible_with([2, 3])
     assert shape.merge_with((2, None)) == (2, 3)
-    assert shape[1:] + [4] == [3, 4]
+    assert shape[1:].concatenate([4]) == [3, 4]
     assert tf.TensorShape(None).rank is None
     with pytest.raises(ValueError, match="not compatible"):
         shape.assert_is_compatible_with([2, 4])

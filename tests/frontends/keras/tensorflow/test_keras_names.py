@@ -60,8 +60,11 @@ def test_losses__names_of_keras_2__are_there(tf: Any) -> None:
 
 
 BACKEND = {
-    "mean": (lambda K: K.mean(A, axis=-1), A.mean(-1)),  # noqa: N803
-    "mean of truth": (lambda K: K.mean(K.equal(K.argmax(A), K.constant([3, 3, 3], "int32"))), (A.argmax(-1) == 3).mean()),
+    "mean": (lambda K: K.mean(A, axis=-1), A.mean(-1)),
+    "mean of truth": (
+        lambda K: K.mean(K.equal(K.argmax(A), K.constant([3, 3, 3], "int32"))),
+        (A.argmax(-1) == 3).mean(),
+    ),
     "sum": (lambda K: K.sum(K.square(A), axis=[0, 1]), (A**2).sum()),
     "clip": (lambda K: K.clip(A, 0.2, K.epsilon() + 0.5), A.clip(0.2, 0.5)),
     "concatenate": (lambda K: K.concatenate([A, A]), np.concatenate([A, A], -1)),
@@ -116,7 +119,7 @@ def test_datasets__without_file_and_network__say_which_file_and_where_to(
 
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
     monkeypatch.delenv(datasets.VARIABLE, raising=False)
-    with pytest.raises(FileNotFoundError, match="mnist.npz") as error:
+    with pytest.raises(FileNotFoundError, match="is not in") as error:
         datasets._loader("mnist", unreachable)()
     assert isinstance(error.value, DatasetFileError)
     assert str(tmp_path / "datasets") in str(error.value)

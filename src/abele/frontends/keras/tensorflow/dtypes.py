@@ -57,7 +57,7 @@ class DType:
     @property
     def size(self) -> int:
         """Bytes of an element."""
-        return self.dtype.itemsize
+        return int(self.dtype.itemsize)
 
     @property
     def base_dtype(self) -> DType:
@@ -86,12 +86,12 @@ class DType:
 
     def is_compatible_with(self, other: Any) -> bool:
         """True if tensors of both types may stand for each other."""
-        return self == other
+        return bool(self == other)
 
     def _limits(self) -> Any:
         if self.is_bool:
             raise TypeMismatchError("the type bool has no lowest and no highest value")
-        return np.iinfo(self.dtype) if self.is_integer else ml_dtypes.finfo(self.dtype)
+        return np.iinfo(self.dtype) if self.is_integer else ml_dtypes.finfo(self.dtype)  # type: ignore[no-untyped-call]
 
     def __eq__(self, other: object) -> bool:
         if other is None:
@@ -114,7 +114,22 @@ class DType:
         return as_dtype, (self.name,)
 
 
-_NUMBERS = "float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool complex64 complex128".split()
+_NUMBERS = [
+    "float16",
+    "float32",
+    "float64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "bool",
+    "complex64",
+    "complex128",
+]
 DTYPES = {name: DType(name, name) for name in _NUMBERS}
 DTYPES["bfloat16"] = DType("bfloat16", ml_dtypes.bfloat16)
 DTYPES["string"] = DType("string", object)

@@ -47,7 +47,13 @@ _REFUSED = {
     "hessians": "tf.GradientTape, twice",
 }
 _REFUSED_MODULES = {
-    "estimator": {"Estimator": _FIT, "EstimatorSpec": _FIT, "RunConfig": _FIT, "inputs": _FIT, "train_and_evaluate": _FIT},
+    "estimator": {
+        "Estimator": _FIT,
+        "EstimatorSpec": _FIT,
+        "RunConfig": _FIT,
+        "inputs": _FIT,
+        "train_and_evaluate": _FIT,
+    },
     "feature_column": {"numeric_column": "keras.utils.FeatureSpace", "input_layer": "keras.utils.FeatureSpace"},
     "lookup": {"StaticHashTable": "keras.layers.StringLookup", "StaticVocabularyTable": "keras.layers.StringLookup"},
     "ragged": {"constant": _DENSE, "stack": _DENSE, "boolean_mask": _DENSE},
@@ -60,14 +66,64 @@ _REFUSED_MODULES = {
         "latest_checkpoint": "the path of a file that model.save_weights wrote",
     },
 }
-_ROOT_OF_MATH = (
-    "abs add subtract multiply divide truediv floordiv floor ceil round sqrt square exp pow sin cos tan asin acos atan "
-    "atan2 sinh cosh tanh asinh acosh atanh sigmoid sign negative maximum minimum equal not_equal less less_equal greater "
-    "greater_equal logical_and logical_or logical_not reduce_sum reduce_mean reduce_max reduce_min reduce_prod "
-    "reduce_any reduce_all reduce_logsumexp argmax argmin cumsum add_n clip_by_value "
-    "scalar_mul".split()
-)
-_ROOT_OF_LINALG = "matmul einsum tensordot norm eye clip_by_norm clip_by_global_norm".split()
+_ROOT_OF_MATH = [
+    "abs",
+    "add",
+    "subtract",
+    "multiply",
+    "divide",
+    "truediv",
+    "floordiv",
+    "floor",
+    "ceil",
+    "round",
+    "sqrt",
+    "square",
+    "exp",
+    "pow",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "atan2",
+    "sinh",
+    "cosh",
+    "tanh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "sigmoid",
+    "sign",
+    "negative",
+    "maximum",
+    "minimum",
+    "equal",
+    "not_equal",
+    "less",
+    "less_equal",
+    "greater",
+    "greater_equal",
+    "logical_and",
+    "logical_or",
+    "logical_not",
+    "reduce_sum",
+    "reduce_mean",
+    "reduce_max",
+    "reduce_min",
+    "reduce_prod",
+    "reduce_any",
+    "reduce_all",
+    "reduce_logsumexp",
+    "argmax",
+    "argmin",
+    "cumsum",
+    "add_n",
+    "clip_by_value",
+    "scalar_mul",
+]
+_ROOT_OF_LINALG = ["matmul", "einsum", "tensordot", "norm", "eye", "clip_by_norm", "clip_by_global_norm"]
 _IPU = "abele.frontends.keras.ipu"
 
 
@@ -170,7 +226,9 @@ def _modules() -> dict[str, Any]:
         "dtypes": module("dtypes", {**DTYPES, "DType": DType, "as_dtype": as_dtype, "cast": ARRAYS["cast"]}),
         "config": module("config", system.CONFIG | config_parts),
         "test": module("test", system.TEST),
-        "summary": module("summary", {**system.SUMMARY, "experimental": module("summary.experimental", system.SUMMARY)}),
+        "summary": module(
+            "summary", {**system.SUMMARY, "experimental": module("summary.experimental", system.SUMMARY)}
+        ),
         "profiler": module("profiler", {"experimental": profiler}),
         "errors": module("errors", system.ERRORS),
         "nest": module("nest", nest),
@@ -202,18 +260,18 @@ def _data() -> Lookalike:
         "get_single_element": lambda dataset: dataset.get_single_element(),
         "sample_from_datasets": dataset_module.Dataset.sample_from_datasets,
         "choose_from_datasets": dataset_module.Dataset.choose_from_datasets,
-        "map_and_batch": lambda map_func, batch_size, drop_remainder=False, **_: lambda dataset: dataset.map(
-            map_func
-        ).batch(batch_size, drop_remainder),
-        "shuffle_and_repeat": lambda buffer_size, count=None, seed=None: lambda dataset: dataset.shuffle(
-            buffer_size, seed
-        ).repeat(count),
-        "unbatch": lambda: lambda dataset: dataset.unbatch(),
-        "bucket_by_sequence_length": lambda *args, **kwargs: lambda dataset: dataset.bucket_by_sequence_length(
-            *args, **kwargs
+        "map_and_batch": lambda map_func, batch_size, drop_remainder=False, **_: (
+            lambda dataset: dataset.map(map_func).batch(batch_size, drop_remainder)
         ),
-        "parallel_interleave": lambda map_func, cycle_length, block_length=1, **_: lambda dataset: dataset.interleave(
-            map_func, cycle_length, block_length
+        "shuffle_and_repeat": lambda buffer_size, count=None, seed=None: (
+            lambda dataset: dataset.shuffle(buffer_size, seed).repeat(count)
+        ),
+        "unbatch": lambda: lambda dataset: dataset.unbatch(),
+        "bucket_by_sequence_length": lambda *args, **kwargs: (
+            lambda dataset: dataset.bucket_by_sequence_length(*args, **kwargs)
+        ),
+        "parallel_interleave": lambda map_func, cycle_length, block_length=1, **_: (
+            lambda dataset: dataset.interleave(map_func, cycle_length, block_length)
         ),
     }
     names = {
@@ -298,10 +356,28 @@ def _python(names: dict[str, Any]) -> Lookalike:
 
     ops = {
         key: module(f"ops.{key}", every)
-        for key in (
-            "array_ops clip_ops check_ops control_flow_ops embedding_ops gen_math_ops image_ops init_ops linalg_ops "
-            "logging_ops losses math_ops nn nn_ops random_ops script_ops state_ops string_ops variable_scope variables"
-        ).split()
+        for key in [
+            "array_ops",
+            "clip_ops",
+            "check_ops",
+            "control_flow_ops",
+            "embedding_ops",
+            "gen_math_ops",
+            "image_ops",
+            "init_ops",
+            "linalg_ops",
+            "logging_ops",
+            "losses",
+            "math_ops",
+            "nn",
+            "nn_ops",
+            "random_ops",
+            "script_ops",
+            "state_ops",
+            "string_ops",
+            "variable_scope",
+            "variables",
+        ]
     }
     framework = {
         "dtypes": names["dtypes"],
@@ -341,4 +417,3 @@ def _python(names: dict[str, Any]) -> Lookalike:
         },
         lazy={"ipu": lambda: importlib.import_module(_IPU)},
     )
-

@@ -19,6 +19,7 @@ class TensorShape(tuple[int | None, ...]):
     rank: int | None
 
     def __new__(cls, dims: Any = ()) -> TensorShape:
+        """Make a shape of dims, of a number of them, or of none that is known."""
         known = () if dims is None else (dims,) if isinstance(dims, int) else tuple(dims)
         made = super().__new__(cls, (None if dim is None or dim == -1 else int(dim) for dim in known))
         made.rank = None if dims is None or getattr(dims, "rank", 0) is None else len(known)

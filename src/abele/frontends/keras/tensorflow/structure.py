@@ -84,6 +84,8 @@ def _form(tree: Any, lists: bool) -> Any:
         return "."
     if isinstance(tree, Mapping):
         return {key: _form(tree[key], lists) for key in sorted(tree)}
-    return type(tree)(_form(child, lists) for child in children) if not hasattr(tree, "_fields") else (
-        tuple(_form(child, lists) for child in children)
+    return (
+        type(tree)(_form(child, lists) for child in children)
+        if not hasattr(tree, "_fields")
+        else (tuple(_form(child, lists) for child in children))
     )

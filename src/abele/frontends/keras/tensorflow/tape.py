@@ -32,7 +32,8 @@ class _Recorder(core.Trace):  # type: ignore[misc]
 
     def __init__(self, below: Any, steps: list[Step]) -> None:
         super().__init__()
-        self.below, self.steps, self.requires_low = below, steps, below.requires_low
+        self.below, self.steps = below, steps
+        self.requires_low = below.requires_low  # type: ignore[misc]
 
     def process_primitive(self, primitive: Any, args: Any, params: Any, /) -> Any:
         return self._noted(lambda *operands: primitive.bind(*operands, **params), args)
@@ -164,7 +165,9 @@ class GradientTape:
         results, backward = jax.vjp(self._replay(wanted, sources, reached), sources)
         given = dict(zip(map(id, targets), flatten(output_gradients), strict=False)) if output_gradients else {}
         cotangents = [
-            jnp.ones_like(result) if given.get(id(target)) is None else tensor_of(given[id(target)]).astype(result.dtype)
+            jnp.ones_like(result)
+            if given.get(id(target)) is None
+            else tensor_of(given[id(target)]).astype(result.dtype)
             for target, result in zip(wanted, results, strict=True)
         ]
         (found,) = backward(cotangents)
@@ -228,7 +231,7 @@ def _value(source: Any) -> Any:
 def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     """A function with a gradient of its own: ``f`` gives the result and a function of the gradient above."""
 
-    @jax.custom_vjp
+    @jax.custom_vjp  # type: ignore[untyped-decorator]
     def call(*args: Any) -> Any:
         return f(*args)[0]
 

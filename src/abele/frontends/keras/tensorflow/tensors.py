@@ -121,9 +121,7 @@ def host_array(value: Any, dtype: DType | None = None) -> Array:
     Raises:
         TypeMismatchError: The values are of no element type.
     """
-    if isinstance(value, np.ndarray | np.generic):
-        array = np.asarray(value)
-    elif hasattr(value, "__array__"):
+    if isinstance(value, np.ndarray | np.generic) or hasattr(value, "__array__"):
         array = np.asarray(value)
     else:
         array = _of_python(value)
@@ -200,7 +198,7 @@ def numpy_of(tensor: Any) -> Any:
 
 def is_string(tensor: Any) -> bool:
     """True for strings and tensors of them."""
-    return isinstance(tensor, str | bytes | StringTensor) or getattr(tensor, "dtype", None) == object
+    return isinstance(tensor, str | bytes | StringTensor) or getattr(getattr(tensor, "dtype", None), "kind", "") == "O"
 
 
 def _numpy(self: Any) -> Any:

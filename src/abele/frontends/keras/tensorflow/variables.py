@@ -59,7 +59,9 @@ class Variable(keras.Variable, metaclass=_VariableKind):  # type: ignore[misc]
         super().assign(tensor_of(value).astype(self.dtype))
         return self
 
-    def assign_add(self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Any:
+    def assign_add(
+        self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> Any:
         """Add to it.
 
         Returns:
@@ -67,7 +69,9 @@ class Variable(keras.Variable, metaclass=_VariableKind):  # type: ignore[misc]
         """
         return self.assign(self.value + tensor_of(delta).astype(self.dtype))
 
-    def assign_sub(self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Any:
+    def assign_sub(
+        self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> Any:
         """Subtract from it.
 
         Returns:
@@ -155,4 +159,4 @@ def _variables_of(module: Any, seen: set[int]) -> list[Any]:
 
 def is_tensor(x: Any) -> bool:
     """True for tensors and variables."""
-    return isinstance(x, Tensor | keras.Variable | keras.KerasTensor) or isinstance(x, jax.core.Tracer)
+    return isinstance(x, Tensor | keras.Variable | keras.KerasTensor | jax.core.Tracer)

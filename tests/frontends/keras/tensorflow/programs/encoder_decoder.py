@@ -1,4 +1,4 @@
-"""An LSTM encoder and decoder that reverses digits, with teacher forcing, as Keras' sequence-to-sequence examples do."""
+"""An LSTM encoder and decoder that reverses digits, with teacher forcing, as Keras' examples have it."""
 
 import argparse
 

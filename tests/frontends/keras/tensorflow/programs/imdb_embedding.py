@@ -40,7 +40,10 @@ with strategy.scope():
     x = LSTM(8)(x)
     model = Model(words, Dense(1, activation="sigmoid")(x))
     model.compile(
-        tf.keras.optimizers.Adam(lr=0.01, decay=1e-3), "binary_crossentropy", metrics=["accuracy"], steps_per_execution=4
+        tf.keras.optimizers.Adam(lr=0.01, decay=1e-3),
+        "binary_crossentropy",
+        metrics=["accuracy"],
+        steps_per_execution=4,
     )
     seen = Losses()
     history = model.fit(

@@ -3,7 +3,7 @@
 import os
 
 import tensorflow as tf
-from tensorflow.keras.layers import *  # noqa: F403
+from tensorflow.keras.layers import *
 
 (x_train, y_train), (x_test, y_test) = tf.keras.datasets.cifar10.load_data()
 num = int(os.environ.get("IMAGES", len(x_train)))
@@ -34,8 +34,6 @@ model = tf.keras.Sequential(
         Activation("softmax"),
     ]
 )
-model.compile(
-    loss="categorical_crossentropy", optimizer=tf.optimizers.SGD(learning_rate=0.016), metrics=["accuracy"]
-)
+model.compile(loss="categorical_crossentropy", optimizer=tf.optimizers.SGD(learning_rate=0.016), metrics=["accuracy"])
 history = model.fit(ds_train, epochs=int(os.environ.get("EPOCHS", 40)), verbose=2)
 losses = history.history["loss"]

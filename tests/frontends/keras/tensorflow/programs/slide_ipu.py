@@ -3,7 +3,7 @@
 import os
 
 import tensorflow as tf
-from tensorflow.keras.layers import *  # noqa: F403
+from tensorflow.keras.layers import *
 from tensorflow.python import ipu
 
 cfg = ipu.config.IPUConfig()

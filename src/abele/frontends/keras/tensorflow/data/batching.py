@@ -76,9 +76,7 @@ class PaddedBatched(Over):
     def spec(self) -> Any:
         """A dim more; others are what they are padded to."""
         size, shapes = self._size if self._whole else None, iter(self._shapes)
-        return map_structure(
-            lambda leaf: TensorSpec((size, *next(shapes)), leaf.dtype), self.source.spec, lists=False
-        )
+        return map_structure(lambda leaf: TensorSpec((size, *next(shapes)), leaf.dtype), self.source.spec, lists=False)
 
     def count(self) -> int:
         """Batches of the source's elements."""
@@ -108,7 +106,7 @@ def _padded(column: Array, shape: TensorShape, value: Any) -> Array:
         )
     made = np.full((len(cells), *dims), value, dtype=cells[0].dtype)
     for number, cell in enumerate(cells):
-        made[(number, *map(slice, np.shape(cell)))] = cell
+        made[number][tuple([slice(size) for size in np.shape(cell)])] = cell
     return made
 
 

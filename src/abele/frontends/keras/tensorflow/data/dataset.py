@@ -605,7 +605,9 @@ def _positive(value: Any, what: str) -> int:
 def _generated(values: Iterable[Any], signature: Any) -> Iterator[list[Any]]:
     specs = flatten(signature, lists=False)
     for value in values:
-        found = flatten(tuple(value) if isinstance(signature, tuple) and isinstance(value, list) else value, lists=False)
+        found = flatten(
+            tuple(value) if isinstance(signature, tuple) and isinstance(value, list) else value, lists=False
+        )
         if len(found) != len(specs):
             raise TypeMismatchError(
                 f"the generator gave {len(found)} tensors, output_signature has {len(specs)}",
@@ -618,7 +620,7 @@ def _checked(value: Any, spec: TensorSpec) -> Any:
     array = host_array(value)
     wanted = spec.dtype.dtype
     if array.dtype != wanted:
-        if (array.dtype == object) != (wanted == object):
+        if (array.dtype.kind == "O") != (wanted.kind == "O"):
             raise TypeMismatchError(f"the generator gave a tensor of {array.dtype}, and not of {spec.dtype.name}")
         array = host_array(value, spec.dtype)
     if not spec.shape.is_compatible_with(array.shape):

@@ -354,4 +354,3 @@ def sampled(nodes: list[Node], weights: list[float] | None, seed: int | None, re
             shares[chosen] = 0.0
         else:
             return
-

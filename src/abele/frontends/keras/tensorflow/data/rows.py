@@ -125,9 +125,9 @@ def is_ragged(column: Array) -> bool:
 
 def _as_column(cells: Sequence[Any]) -> Array:
     """Cells below each other: an array where they have one shape, else a vector of objects."""
-    if all(isinstance(cell, np.ndarray | np.generic) for cell in cells):
-        if len({cell.shape for cell in cells}) == 1:
-            return np.stack(cells)
+    shapes = {getattr(cell, "shape", None) for cell in cells}
+    if len(shapes) == 1 and None not in shapes:
+        return np.stack(cells)
     column = np.empty(len(cells), object)
     for number, cell in enumerate(cells):
         column[number] = cell

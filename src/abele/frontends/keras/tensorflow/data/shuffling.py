@@ -1,9 +1,9 @@
 """The order of a shuffle buffer, many draws at once.
 
-TensorFlow keeps a buffer of ``size`` elements, draws one at random and puts the next element in its slot. Of ``m`` draws
-the k-th takes the element that the latest earlier draw of the same slot put there, or the one that lay there before:
-after sorting the draws by slot, that is the neighbour. Draws of slots 2, 0, 2 from a buffer [a b c] with d, e, f to come
-give c, a, d and leave [e b f].
+TensorFlow keeps a buffer of ``size`` elements, draws one at random and puts the next element in its slot. Of many
+draws each takes the element that the latest earlier draw of the same slot put there, or the one that lay there before:
+after sorting the draws by slot, that is the neighbour. Draws of slots 2, 0, 2 from a buffer [a b c] with d, e, f to
+come give c, a, d and leave [e b f].
 """
 
 from __future__ import annotations

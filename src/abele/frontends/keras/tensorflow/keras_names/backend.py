@@ -12,7 +12,6 @@ import numpy as np
 
 from ..lookalike import Lookalike
 from ..names.arrays import ARRAYS
-from ..names.linalg import LINALG
 from ..names.math import MATH
 from ..names.nn import NN
 from ..names.random import RANDOM
@@ -22,8 +21,8 @@ from ..variables import Variable
 
 BACKEND = Table()
 _SAME = {
-    "math": "abs exp log sqrt square sin cos tanh round sign pow sigmoid maximum minimum equal not_equal less less_equal "
-    "greater greater_equal softplus softsign cumsum cumprod in_top_k l2_normalize",
+    "math": "abs exp log sqrt square sin cos tanh round sign pow sigmoid maximum minimum equal not_equal less "
+    "less_equal greater greater_equal softplus softsign cumsum cumprod in_top_k l2_normalize",
     "arrays": "cast reshape tile expand_dims squeeze stack zeros ones zeros_like ones_like eye gather one_hot shape "
     "stop_gradient identity constant",
     "nn": "elu softmax relu bias_add",
@@ -35,7 +34,9 @@ for _names, _table in ((_SAME["math"], MATH), (_SAME["arrays"], ARRAYS), (_SAME[
 def _reduction(name: str) -> Callable[..., Any]:
     def call(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
         tensor = tensor_of(x)
-        real = name in ("reduce_mean", "reduce_std", "reduce_variance") and not jnp.issubdtype(tensor.dtype, jnp.inexact)
+        real = name in ("reduce_mean", "reduce_std", "reduce_variance") and not jnp.issubdtype(
+            tensor.dtype, jnp.inexact
+        )
         return MATH[name](tensor.astype(keras.backend.floatx()) if real else tensor, axis, keepdims)
 
     return call
@@ -184,6 +185,11 @@ def _set_value(x: Any, value: Any) -> None:
     x.assign(np.asarray(value))
 
 
+def _set_values(tuples: Any) -> None:
+    for variable, value in tuples:
+        _set_value(variable, value)
+
+
 def _update(x: Any, new_x: Any) -> Any:
     x.assign(tensor_of(new_x))
     return x
@@ -195,7 +201,7 @@ BACKEND |= {
     "eval": numpy_of,
     "set_value": _set_value,
     "batch_get_value": lambda tensors: [numpy_of(tensor) for tensor in tensors],
-    "batch_set_value": lambda tuples: [_set_value(*each) for each in tuples] and None,
+    "batch_set_value": _set_values,
     "update": _update,
     "update_add": lambda x, increment: _update(x, tensor_of(x) + increment),
     "update_sub": lambda x, decrement: _update(x, tensor_of(x) - decrement),
@@ -206,7 +212,9 @@ BACKEND |= {
     "count_params": lambda x: int(np.prod(x.shape)),
     "learning_phase": lambda: 0,
     "set_learning_phase": lambda value: None,
-    "in_train_phase": lambda x, alt, training=None: (x if training else alt)() if callable(x) else x if training else alt,
+    "in_train_phase": lambda x, alt, training=None: (
+        (x if training else alt)() if callable(x) else x if training else alt
+    ),
     "print_tensor": lambda x, message="", summarize=3: print(message, np.asarray(x)) or x,
     "is_keras_tensor": keras.backend.is_keras_tensor,
     "name_scope": keras.name_scope,

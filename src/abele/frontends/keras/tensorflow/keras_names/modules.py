@@ -13,10 +13,26 @@ from .backend import backend
 from .datasets import datasets
 from .optimizers import OPTIMIZERS, LossScaleOptimizer
 
-_SUBMODULES = (
-    "activations applications callbacks config constraints dtype_policies initializers layers losses metrics models ops "
-    "random regularizers saving tree utils wrappers"
-).split()
+_SUBMODULES = [
+    "activations",
+    "applications",
+    "callbacks",
+    "config",
+    "constraints",
+    "dtype_policies",
+    "initializers",
+    "layers",
+    "losses",
+    "metrics",
+    "models",
+    "ops",
+    "random",
+    "regularizers",
+    "saving",
+    "tree",
+    "utils",
+    "wrappers",
+]
 
 
 class Reduction(older.losses.Reduction):  # type: ignore[misc]

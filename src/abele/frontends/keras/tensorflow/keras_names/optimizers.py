@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-_NAMES = "Adadelta Adagrad Adam AdamW Adamax Ftrl Nadam RMSprop SGD".split()
+_NAMES = ["Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "Ftrl", "Nadam", "RMSprop", "SGD"]
 
 
 class _Older(type):

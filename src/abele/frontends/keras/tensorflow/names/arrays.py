@@ -241,17 +241,21 @@ def _gather(
         return StringTensor(np.take(np.asarray(params), np.asarray(indices), axis or 0))
     tensor, places = tensor_of(params), tensor_of(indices)
     along = batch_dims if axis is None else int(axis)
-    take = lambda one, where: jnp.take(one, where, along - batch_dims, mode="fill")  # noqa: E731
+    return _batched(lambda one, where: jnp.take(one, where, along - batch_dims, mode="fill"), batch_dims)(
+        tensor, places
+    )
+
+
+def _batched(function: Any, batch_dims: int) -> Any:
+    """A function of the rows of leading dims."""
     for _ in range(batch_dims):
-        take = jax.vmap(take)
-    return take(tensor, places)
+        function = jax.vmap(function)
+    return function
 
 
 @ARRAYS("gather_nd")
 def _gather_nd(params: Any, indices: Any, batch_dims: int = 0, name: str | None = None) -> Any:
-    take = lambda one, where: one[tuple(jnp.moveaxis(where, -1, 0))]  # noqa: E731
-    for _ in range(batch_dims):
-        take = jax.vmap(take)
+    take = _batched(lambda one, where: one[tuple(jnp.moveaxis(where, -1, 0))], batch_dims)
     return take(tensor_of(params), tensor_of(indices))
 
 

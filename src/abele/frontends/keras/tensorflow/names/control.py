@@ -37,6 +37,7 @@ class FunctionOfTensors:
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What the function gives."""
         return self.python_function(*args, **kwargs)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -153,12 +154,12 @@ def _of_types(results: Any, types: Any) -> Any:
     return [tensor_of(leaf, as_dtype(kind)) for leaf, kind in zip(found, types, strict=True)]
 
 
-def py_function(func: Callable[..., Any], inp: Any, Tout: Any, name: str | None = None) -> Any:  # noqa: N803
+def py_function(func: Callable[..., Any], inp: Any, Tout: Any, name: str | None = None) -> Any:
     """What a Python function of tensors gives, as tensors of types."""
     return _of_types(func(*[tensor_of(part) for part in inp]), Tout)
 
 
-def numpy_function(func: Callable[..., Any], inp: Any, Tout: Any, stateful: bool = True, name: Any = None) -> Any:  # noqa: N803
+def numpy_function(func: Callable[..., Any], inp: Any, Tout: Any, stateful: bool = True, name: Any = None) -> Any:
     """What a Python function of NumPy arrays gives, as tensors of types."""
     return _of_types(func(*[numpy_of(tensor_of(part)) for part in inp]), Tout)
 

@@ -55,7 +55,7 @@ def _copy(src: Any, dst: Any, overwrite: bool = False) -> None:
     shutil.copyfile(path_of(src), path_of(dst))
 
 
-GFILE = {
+GFILE: dict[str, Any] = {
     "GFile": GFile,
     "exists": lambda path: os.path.exists(path_of(path)),
     "isdir": lambda path: os.path.isdir(path_of(path)),
@@ -106,9 +106,11 @@ def decode_image(
         from PIL import Image
     except ImportError as error:
         raise MissingPackageError("images are read by Pillow", remedy="pip install pillow") from error
-    picture = Image.open(io.BytesIO(numpy_of(contents)))
+    picture: Any = Image.open(io.BytesIO(numpy_of(contents)))
     modes = {1: "L", 3: "RGB", 4: "RGBA"}
-    picture = picture.convert(modes[channels] if channels else picture.mode if picture.mode in modes.values() else "RGB")
+    picture = picture.convert(
+        modes[channels] if channels else picture.mode if picture.mode in modes.values() else "RGB"
+    )
     pixels = np.asarray(picture)
     pixels = pixels[..., None] if pixels.ndim == 2 else pixels
     wanted = as_dtype(dtype)

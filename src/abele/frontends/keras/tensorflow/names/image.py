@@ -118,7 +118,7 @@ def _rot90(image: Any, k: int = 1, name: str | None = None) -> Any:
 
 def _randomly_flipped(image: Any, seed: Any, dim: int) -> Any:
     tensor = tensor_of(image)
-    shape = tensor.shape[:-3] + (1, 1, 1) if tensor.ndim > 3 else ()
+    shape = (*tensor.shape[:-3], 1, 1, 1) if tensor.ndim > 3 else ()
     return jnp.where(jax.random.bernoulli(draw_key(seed), 0.5, shape), jnp.flip(tensor, dim), tensor)
 
 

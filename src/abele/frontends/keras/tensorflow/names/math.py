@@ -15,7 +15,7 @@ from ..tensors import narrowed, tensor_of
 from .table import Table, alike, axes
 
 MATH = Table()
-TopKV2 = namedtuple("TopKV2", ["values", "indices"])  # noqa: PYI024
+TopKV2 = namedtuple("TopKV2", ["values", "indices"])
 
 MATH.unary(
     abs=jnp.abs,
@@ -109,7 +109,7 @@ def _norm(x: Any, axis: Any, keepdims: bool) -> Any:
     return jnp.sqrt(jnp.sum(jnp.square(x), axis=axis, keepdims=keepdims))
 
 
-for _name, _function in {
+_REDUCTIONS: dict[str, Callable[..., Any]] = {
     "reduce_sum": jnp.sum,
     "reduce_mean": jnp.mean,
     "reduce_max": jnp.max,
@@ -119,7 +119,8 @@ for _name, _function in {
     "reduce_variance": jnp.var,
     "reduce_logsumexp": _log_sum,
     "reduce_euclidean_norm": _norm,
-}.items():
+}
+for _name, _function in _REDUCTIONS.items():
     MATH(_name)(_reduction(_function))
 MATH("reduce_any")(_reduction(jnp.any, keeps_type=False))
 MATH("reduce_all")(_reduction(jnp.all, keeps_type=False))

@@ -76,7 +76,7 @@ def _regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Any:
 
 @STRINGS("split")
 def _split(input: Any, sep: Any = None, maxsplit: int = -1, name: str | None = None) -> Any:
-    cells = np.asarray(StringTensor(input))
+    cells: Any = np.asarray(StringTensor(input))
     if cells.ndim:
         raise InvalidOptionError(
             "tf.strings.split of a tensor that is no scalar gives rows of different lengths, which are not there",

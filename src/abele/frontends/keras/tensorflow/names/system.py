@@ -25,7 +25,7 @@ from ..tensors import StringTensor, numpy_of, tensor_of
 from .table import shape_vector
 
 LOGGER = logging.getLogger("tensorflow")
-PhysicalDevice = namedtuple("PhysicalDevice", ["name", "device_type"])  # noqa: PYI024
+PhysicalDevice = namedtuple("PhysicalDevice", ["name", "device_type"])
 _KINDS = ("CPU", "IPU")
 
 
@@ -94,23 +94,21 @@ def _assert_shapes(shapes: Any, *_: Any, **__: Any) -> None:
             raise InvalidArgumentError(f"a tensor of shape {found}, not {list(wanted)}")
 
 
-DEBUGGING: dict[str, Any] = {
-    name: _assertion(name, holds)
-    for name, holds in {
-        "assert_equal": jnp.equal,
-        "assert_none_equal": jnp.not_equal,
-        "assert_less": jnp.less,
-        "assert_less_equal": jnp.less_equal,
-        "assert_greater": jnp.greater,
-        "assert_greater_equal": jnp.greater_equal,
-        "assert_near": functools.partial(jnp.isclose, rtol=1e-5, atol=1e-5),
-        "assert_positive": lambda x: x > 0,
-        "assert_non_negative": lambda x: x >= 0,
-        "assert_all_finite": jnp.isfinite,
-        "Assert": lambda condition, data=None: condition,
-        "assert_rank": lambda x, rank: jnp.asarray(x.ndim) == rank,
-    }.items()
+_ASSERTIONS: dict[str, Callable[..., Any]] = {
+    "assert_equal": jnp.equal,
+    "assert_none_equal": jnp.not_equal,
+    "assert_less": jnp.less,
+    "assert_less_equal": jnp.less_equal,
+    "assert_greater": jnp.greater,
+    "assert_greater_equal": jnp.greater_equal,
+    "assert_near": functools.partial(jnp.isclose, rtol=1e-5, atol=1e-5),
+    "assert_positive": lambda x: x > 0,
+    "assert_non_negative": lambda x: x >= 0,
+    "assert_all_finite": jnp.isfinite,
+    "Assert": lambda condition, data=None: condition,
+    "assert_rank": lambda x, rank: jnp.asarray(x.ndim) == rank,
 }
+DEBUGGING: dict[str, Any] = {name: _assertion(name, holds) for name, holds in _ASSERTIONS.items()}
 DEBUGGING |= {
     "check_numerics": _check_numerics,
     "assert_shapes": _assert_shapes,
@@ -196,7 +194,8 @@ def nothing_in_scope(*_: Any, **__: Any) -> Iterator[None]:
 
 
 SUMMARY: dict[str, Any] = dict.fromkeys(
-    ("scalar", "histogram", "image", "text", "audio", "graph", "trace_on", "trace_off", "trace_export", "flush"), nothing
+    ("scalar", "histogram", "image", "text", "audio", "graph", "trace_on", "trace_off", "trace_export", "flush"),
+    nothing,
 ) | {"create_file_writer": SummaryWriter, "record_if": nothing_in_scope, "SummaryWriter": SummaryWriter}
 PROFILER = {"start": nothing, "stop": nothing, "Profile": nothing_in_scope, "Trace": nothing_in_scope}
 
