@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -174,6 +175,16 @@ def test_map__random_numbers__differ_from_element_to_element(tf: Any) -> None:
     images = tf.data.Dataset.from_tensors(np.arange(4.0).reshape(1, 4, 1)).repeat(50)
     flipped = {tuple(np.ravel(image)) for image in images.map(tf.image.random_flip_left_right).as_numpy_iterator()}
     assert len(flipped) == 2
+
+
+def test_map__read_while_a_function_is_traced__has_values(tf: Any) -> None:
+    iterator = iter(tf.data.Dataset.range(6).map(lambda x: tf.cast(x, tf.float32) * 2).batch(2).repeat())
+
+    def step(x: Any) -> Any:
+        with tf.GradientTape():
+            return x + next(iterator) + next(iterator)
+
+    assert jax.jit(step)(np.float32(1)).tolist() == [5.0, 9.0]
 
 
 def test_map__function_in_error__says_so_itself(tf: Any) -> None:

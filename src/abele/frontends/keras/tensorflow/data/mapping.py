@@ -8,6 +8,7 @@ strings, index by a mask - are called with the tensors of each element.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
@@ -28,6 +29,13 @@ _MOST_BYTES = 1 << 23
 _MOST_ROWS = 1 << 10
 _UNKNOWN_DIMS = (3, 5)
 """Two sizes that stand for an unknown dim while shapes are found; dims that differ then are unknown, too."""
+
+
+@contextmanager
+def _on_the_host() -> Iterator[None]:
+    """Compute at once and with 64 bits, also where the program is traced or a tape records it."""
+    with jax.ensure_compile_time_eval(), jax.enable_x64(True):
+        yield
 
 
 class _NeedsValuesError(Exception):
@@ -67,7 +75,7 @@ class ElementFunction:
 
     def call(self, leaves: list[Any]) -> Any:
         """The result for one element, as the function gives it."""
-        with jax.enable_x64(True):
+        with _on_the_host():
             element = pack(self._spec, [_tensor_leaf(leaf) for leaf in leaves], lists=False)
             return self._function(*element) if type(element) is tuple else self._function(element)
 
@@ -77,7 +85,7 @@ class ElementFunction:
         if self._traceable is False or any(_is_opaque_spec(leaf) for leaf in leaves):
             return None
         try:
-            with jax.enable_x64(True):
+            with _on_the_host():
                 first, second = (self._shapes(leaves, dim) for dim in _UNKNOWN_DIMS)
         except Exception:
             self._traceable = False
@@ -113,9 +121,9 @@ class ElementFunction:
         return [tensor_of(leaf) for leaf in found]
 
     def _run(self, rows: Rows) -> Rows:
-        if self._key is None:
-            self._key = draw_key()
-        with jax.enable_x64(True):
+        with _on_the_host():
+            if self._key is None:
+                self._key = draw_key()
             if rows.size == 1:
                 made = self._one(self._key, np.int32(self._done), *[column[0] for column in rows.gathered()])
                 columns = [np.asarray(leaf)[None] for leaf in made]
@@ -326,7 +334,11 @@ def reduced(node: Node, state: Any, function: Callable[..., Any]) -> Any:
         state: The first state.
         function: Takes the state and an element; gives the next state.
     """
-    state = map_structure(tensor_of, state)
+    with _on_the_host():
+        return _reduced(node, map_structure(tensor_of, state), function)
+
+
+def _reduced(node: Node, state: Any, function: Callable[..., Any]) -> Any:
     compiled: Any = jax.jit(function)
     for leaves in every_element(node):
         element = pack(node.spec, [_tensor_leaf(leaf) for leaf in leaves], lists=False)
