@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shlex
 import shutil
 import warnings
@@ -59,6 +60,8 @@ def test_page__snippets_one_after_the_other__run(
         pytest.importorskip("lightning", reason="needs Lightning")
     if page.name == "jax.md":
         pytest.importorskip("jax", reason="needs JAX")
+    if page.name == "tensorflow_names.md" and importlib.util.find_spec("keras") is None:
+        pytest.skip("needs Keras")
     if page.name == "report.md":
         pytest.importorskip("matplotlib", reason="needs matplotlib")
     if page.name == "tessellate.md":
