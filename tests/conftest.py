@@ -20,6 +20,9 @@ load_profile()
 
 os.environ.setdefault("ABELE_CHECK_PASSES", "1")  # every form between two passes is checked, in child processes too
 
+os.environ.setdefault("KERAS_BACKEND", "jax")  # whoever imports Keras first
+os.environ.setdefault("JAX_PLATFORMS", "cpu")  # and lets no driver be looked for
+
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
