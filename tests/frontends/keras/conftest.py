@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,8 +15,6 @@ pytest.importorskip("keras")
 from abele.frontends.keras.ipu import config, ipu_strategy
 
 import keras  # isort: skip
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 
 @pytest.fixture(autouse=True)

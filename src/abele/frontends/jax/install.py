@@ -35,6 +35,8 @@ def install(**options: Any) -> None:
     @functools.wraps(_JIT)
     def jit_of_program(fn: Callable[..., Any] | None = None, /, **given: Any) -> Any:
         if not _is_of_program(sys._getframe(1)) or given.get("backend") not in (None, "ipu"):
+            if given.get("backend") == "cpu":  # the default, whose name JAX deprecates
+                del given["backend"]
             return _JIT(**given) if fn is None else _JIT(fn, **given)
         return jit(fn, **{n: v for n, v in given.items() if n not in _PLACEMENT}, **options)
 

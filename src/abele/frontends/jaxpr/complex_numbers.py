@@ -37,9 +37,9 @@ class Pair:
 
 
 def is_complex(aval: Any) -> bool:
-    """True for arrays of complex numbers."""
+    """True for arrays of complex numbers whose parts are of f32."""
     dtype = getattr(aval, "dtype", None)
-    return dtype is not None and not jax.dtypes.issubdtype(dtype, jax.dtypes.extended) and dtype.kind == "c"
+    return dtype is not None and not jax.dtypes.issubdtype(dtype, jax.dtypes.extended) and dtype == np.complex64
 
 
 def with_parts(array: Any) -> Any:

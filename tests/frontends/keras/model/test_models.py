@@ -8,7 +8,8 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
-from models import CASES, Case
+
+from frontends.keras.models import CASES, Case
 
 PLAIN = ("batch_norm", "conv1d", "lstm")
 EPOCHS, EXECUTION = 3, 4
