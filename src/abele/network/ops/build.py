@@ -56,7 +56,19 @@ from abele.network.ops.training import (
 )
 from abele.network.ops.transfer import transfer
 from abele.network.ops.threefry import random_words, threefry
-from abele.network.ops.views import bitcast, concat, detach, expand, pad, permute, placed, reshape, reverse, slice_, transpose
+from abele.network.ops.views import (
+    bitcast,
+    concat,
+    detach,
+    expand,
+    pad,
+    permute,
+    placed,
+    reshape,
+    reverse,
+    slice_,
+    transpose,
+)
 from abele.network.registry import RULES
 
 # Hints for products that are there already, found by their readers.

@@ -248,7 +248,7 @@ class Looping(LazyReader):
         return states
 
     def _around(self, to: Lowering, op: NetworkOp) -> list[Value | Tensor]:
-        """What the body reads from around; arrays whose windows it reads are copied to where they are cut, once."""
+        """Values that the body reads from around; arrays of windows are copied to where these are cut, once."""
         body, around = op.regions[-1], list[Value | Tensor]()
         for value, parameter in zip(op.inputs, body.parameters[1:], strict=True):
             known = to.has_layout(value) and not to[value].contains_constant

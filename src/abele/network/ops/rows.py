@@ -40,7 +40,7 @@ def read_window(net: BlockBuilder, array: Value, starts: Value, dims: Sequence[i
 
 
 def write_window(net: BlockBuilder, array: Value, window: Value, starts: Value, dims: Sequence[int]) -> Value:
-    """``array`` with the window of ``dims`` that begins at ``starts`` (i32 [dims]) replaced, as far as it has that."""
+    """``array`` with its part of the window of ``dims`` from ``starts`` (i32 [dims]) on replaced."""
     return net.emit_like("write_window", [array, window, starts], array, dims=tuple(dims))
 
 

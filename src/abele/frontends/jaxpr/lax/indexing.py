@@ -105,8 +105,8 @@ def _signed(net: BlockBuilder, index: Value) -> Value:
 
 
 @dataclass(frozen=True)
-class Windows:
-    """Where windows of an array begin, and how they are numbered.
+class Indexing:
+    """Starts of windows of an array, and the numbers of what is in them.
 
     Attributes:
         net: The block.
@@ -142,7 +142,7 @@ class Windows:
         starting: Sequence[int],
         batching: Sequence[tuple[int, int]],
         clips: bool,
-    ) -> Windows:
+    ) -> Indexing:
         """The windows that dimension numbers describe.
 
         Args:
@@ -164,7 +164,18 @@ class Windows:
         points = tuple(d for d in sorted(starting) if sizes[d] < array.shape[d])
         columns = tuple(d for d in range(array.ndim) if d not in (*batch, *points))
         counts = tuple(indices.shape[d] for d in lead)
-        return Windows(net, array.shape, tuple(sizes), batch, points, columns, lead, counts, starts, clips)
+        return Indexing(
+            net=net,
+            shape=array.shape,
+            sizes=tuple(sizes),
+            batch=batch,
+            points=points,
+            columns=columns,
+            lead=lead,
+            counts=counts,
+            starts=starts,
+            clips=clips,
+        )
 
     # --- shapes ---------------------------------------------------------------------------------------------------
 
@@ -350,7 +361,7 @@ class Windows:
 
 
 def _fill_of(call: PrimitiveCall, fill: Any) -> float:
-    """What a gather has for windows outside."""
+    """Number that a gather has for windows outside."""
     if fill is not None:
         return float(fill)
     dtype = call.dtype
@@ -378,7 +389,7 @@ def gather(
     rank = len(slice_sizes)
     batching = list(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True))
     # Outside of what is promised the result is what JAX has elsewhere: windows are moved inside.
-    found = Windows.of(
+    found = Indexing.of(
         net,
         array,
         indices,
@@ -403,7 +414,7 @@ def gather(
     return call.map(select(y, x, z), made, build.reshape(net, shown, shape), fill, masks={1})
 
 
-def _taken(found: Windows, array: Value, labels: Sequence[Label]) -> Value:
+def _taken(found: Indexing, array: Value, labels: Sequence[Label]) -> Value:
     """Windows of the array; of those outside anything, or zeros where there are several."""
     net = found.net
     if found.alone:
@@ -437,7 +448,7 @@ def _same_for_all(known: Array | None) -> Array | None:
     return known[0] if len(known) and (known == known[:1]).all() else None
 
 
-def _window(found: Windows, array: Value) -> Value:
+def _window(found: Indexing, array: Value) -> Value:
     """The one window of an array that is cut to it elsewhere."""
     net, starts = found.net, found.corner()
     return _sliced(net, array, found.points, starts, [found.sizes[d] for d in found.points])
@@ -477,7 +488,7 @@ _JOINS: dict[str, Expr] = {
     "max": apply("max", x, y),
     "min": apply("min", x, y),
 }
-"""What becomes of an element and of that of an update."""
+"""The element that an element of an array and one of an update become."""
 _OF_BOOLS = {"add": apply("or", x, y), "mul": apply("and", x, y), "max": apply("or", x, y), "min": apply("and", x, y)}
 
 
@@ -497,7 +508,7 @@ def _scattered(call: PrimitiveCall, array: Value, indices: Value, updates: Value
     return found.back(build.join_rows(net, found.table(array), rows, numbers, operation), array)
 
 
-def _of_scatter(call: PrimitiveCall, array: Value, indices: Value) -> tuple[Windows, list[Label]]:
+def _of_scatter(call: PrimitiveCall, array: Value, indices: Value) -> tuple[Indexing, list[Label]]:
     """Windows of a scatter, and the labels of the dimensions of its updates."""
     numbers, updates = call.params["dimension_numbers"], call.avals[2].shape
     rank = len(call.avals[0].shape)
@@ -512,7 +523,7 @@ def _of_scatter(call: PrimitiveCall, array: Value, indices: Value) -> tuple[Wind
         for d in range(len(updates))
     ]
     labels += [("array", d) for d in range(rank, array.ndim)]
-    found = Windows.of(
+    found = Indexing.of(
         call.net,
         array,
         indices,
@@ -525,7 +536,7 @@ def _of_scatter(call: PrimitiveCall, array: Value, indices: Value) -> tuple[Wind
 
 
 def _alone(
-    call: PrimitiveCall, found: Windows, array: Value, updates: Value, labels: Sequence[Label], operation: str
+    call: PrimitiveCall, found: Indexing, array: Value, updates: Value, labels: Sequence[Label], operation: str
 ) -> Value:
     """The array with its one window joined with an update."""
     net, inside = call.net, found.inside()
@@ -549,7 +560,7 @@ def _alone(
     return _replaced(net, array, call.map(select(z, join, x), before, window, shown, masks={2}), dims, starts)
 
 
-def _known_entries(found: Windows, array: Value, numbers: Value, rows: Value, operation: str) -> Value | None:
+def _known_entries(found: Indexing, array: Value, numbers: Value, rows: Value, operation: str) -> Value | None:
     """The array, where a few runs of it are set or added to at known numbers: entries and rows laid side by side."""
     net, known = found.net, _same_for_all(found.net.contents(numbers))
     if known is None or operation not in ("set", "add"):

@@ -19,14 +19,14 @@ from abele.numerics import ElementType, bool_, i32
 x, y = arg(0), arg(1)
 
 _REDUCED = {"add": "add", "add_any": "add", "max": "max", "min": "min", "mul": "mul", "and": "and", "or": "or"}
-"""Reductions that are ops, by the primitive that joins two elements."""
+"""Ops that reduce, by the primitive of two elements."""
 
 Join = Callable[[list[Value], list[Value]], list[Value]]
 """Joins elements of one shape of several arrays."""
 
 
 def _identity(operation: str, dtype: ElementType) -> float:
-    """What changes nothing: the result for no elements."""
+    """The identity: the result for no elements."""
     if operation in ("add", "or", "xor"):
         return 0
     if operation == "mul":

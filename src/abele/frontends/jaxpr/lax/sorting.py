@@ -27,7 +27,7 @@ def _as_rows(net: BlockBuilder, value: Value, dim: int) -> Value:
 
 
 def _from_rows(net: BlockBuilder, rows: Value, shape: Sequence[int], dim: int) -> Value:
-    """What :func:`_as_rows` makes, for an array of ``shape`` but for the extent of ``dim``."""
+    """Rows as an array of ``shape`` but for the extent of ``dim``: the way back of :func:`_as_rows`."""
     others = [d for d in range(len(shape)) if d != dim]
     made = build.reshape(net, rows, (*(shape[d] for d in others), rows.shape[1]))
     order = [*others, dim]

@@ -71,7 +71,7 @@ def dynamic_slice(
     cuts = [tensor]
     for i in _by_share(tensor, found, sizes):
         cuts.append(create_like_window(graph, cuts[-1], (found[i],), (sizes[i],), f"{name}/out"))
-    _emit_slice(graph, cuts, offset, dims, sizes, prog, options, name)
+    _emit_slice(graph, cuts, offset, prog, dims=dims, sizes=sizes, options=options, name=name)
     return cuts[-1]
 
 
@@ -97,16 +97,17 @@ def dynamic_slice_with_output(
     found, cuts = checked_dims(tensor.shape, dims, sizes, name), [tensor]
     for i in _by_share(tensor, found, sizes)[:-1]:
         cuts.append(create_like_window(graph, cuts[-1], (found[i],), (sizes[i],), f"dim{found[i]}"))
-    _emit_slice(graph, [*cuts, output], offset, dims, sizes, prog, options, name)
+    _emit_slice(graph, [*cuts, output], offset, prog, dims=dims, sizes=sizes, options=options, name=name)
 
 
 def _emit_slice(
     graph: Graph,
     cuts: Sequence[Tensor],
     offset: Tensor,
+    prog: Steps,
+    *,
     dims: Sequence[int],
     sizes: Sequence[int],
-    prog: Steps,
     options: Options,
     name: str,
 ) -> None:

@@ -41,8 +41,8 @@ PLAN_OPTIONS: dict[str, Option] = {
 }
 """Options of :func:`plan`. PopLibs minimises memory unless told otherwise. ``cycles`` takes the fastest plan whose
 temporary data are within ``availableMemoryProportion``; ``cyclesWithTable`` counts the table's way to where it is
-planned as well. ``storage`` takes the least of table and code on the fullest
-tile within that, for tables that live on while temporary data overlay others'. PopLibs has neither of these two.
+planned as well. ``storage`` takes the least of table and code on the fullest tile within that: tables live on, while
+temporary data overlay others'. PopLibs has neither of these two.
 Sums are kept in the table's own type unless ``partialType`` says otherwise. ``indicesAreSorted`` changes no result, and
 costs are those of indices that are not."""
 
