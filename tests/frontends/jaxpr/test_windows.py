@@ -1,4 +1,4 @@
-"""Reductions over windows, and gradients that go to the elements that windows chose, against JAX."""
+"""Reductions over windows, and gradients of the elements that windows chose, against JAX."""
 
 import jax
 import jax.numpy as jnp

@@ -162,7 +162,7 @@ def _rule(*names: str) -> Callable[[Rule], Rule]:
     return register
 
 
-@_rule(
+_PARTWISE = (
     "add",
     "sub",
     "add_any",
@@ -194,6 +194,9 @@ def _rule(*names: str) -> Callable[[Rule], Rule]:
     "device_put",
     "tile",
 )
+"""Primitives that do the same to real and imaginary parts."""
+
+
 def _of_each(eqn: Any, *operands: Any) -> Any:
     """Primitives that do the same to real and imaginary parts: sums, and what moves elements.
 
@@ -205,6 +208,9 @@ def _of_each(eqn: Any, *operands: Any) -> Any:
         return [Pair(r) for r in reals] if several else Pair(reals)
     others = _bind(eqn, [v.second if isinstance(v, Pair) else v for v in operands])
     return [Pair(*both) for both in zip(reals, others, strict=True)] if several else Pair(reals, others)
+
+
+_RULES.update(dict.fromkeys(_PARTWISE, _of_each))
 
 
 def _bilinear(of: Callable[[Any, Any], Any], first: Pair, second: Pair) -> Pair:
@@ -486,7 +492,8 @@ def _finite(eqn: Any, value: Pair) -> Any:
 # --- functions, loops, branches ---------------------------------------------------------------------------------------
 
 
-@_rule("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat2", "checkpoint")
+@_rule("jit", "pjit", "closed_call", "core_call", "remat2", "checkpoint")
+@_rule("custom_jvp_call", "custom_vjp_call")
 def _called(eqn: Any, *operands: Any) -> list[Any]:
     params = eqn.params
     return _results(params["jaxpr"] if "jaxpr" in params else params["call_jaxpr"], operands)

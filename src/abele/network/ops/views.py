@@ -44,7 +44,7 @@ class View(OpRule):
         return net.constant(self.evaluate(op, *known), op.output.dtype)
 
     def layout(self, to: Lowering, op: NetworkOp, operand: int) -> Tensor | None:
-        """What the reader of the view has made for it, seen the other way."""
+        """The tensor of the view, where its reader has made one, seen the other way."""
         out = to.given(op.output)
         return None if out is None else self.undone(op, out)
 

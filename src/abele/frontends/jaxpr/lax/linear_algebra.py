@@ -26,7 +26,7 @@ from abele.network.ops.matrices.composed import stacked
 from abele.numerics import f32, i32
 
 
-class _Stack:
+class _MatrixStack:
     """Operands of an equation as stacks of matrices, and results in its shapes."""
 
     def __init__(self, net: BlockBuilder, a: Value) -> None:
@@ -53,7 +53,7 @@ class _Stack:
 @primitive("cholesky")
 def cholesky(call: PrimitiveCall, a: Value) -> Value:
     """The lower factor of symmetric positive definite matrices."""
-    made = _Stack(call.net, a)
+    made = _MatrixStack(call.net, a)
     return made.back(matrices.cholesky(call.net, made.a))
 
 
@@ -70,7 +70,7 @@ def triangular_solve(
 ) -> Value:
     """X of A·X = B or X·A = B, with A or its transpose, of which one triangle is read."""
     net = call.net
-    made = _Stack(net, a)
+    made = _MatrixStack(net, a)
     sides = made.of(b)
     # X·A = B is Aᵀ·Xᵀ = Bᵀ.
     turned = transpose_a != (not left_side)
@@ -86,7 +86,7 @@ def triangular_solve(
 @primitive("lu")
 def lu(call: PrimitiveCall, a: Value) -> tuple[Value, Value, Value]:
     """L and U in one, the exchanges of rows, and the row of A that each row of L·U is."""
-    made = _Stack(call.net, a)
+    made = _MatrixStack(call.net, a)
     packed, places, swaps = matrices.lu(call.net, made.a)
     return made.back(packed), made.back(swaps), made.back(_inverse(call.net, places))
 
@@ -126,7 +126,7 @@ def qr(call: PrimitiveCall, a: Value, *, full_matrices: bool, pivoting: bool = F
     """Q and R, and with pivoting the order of the columns."""
     if pivoting:
         return call.traced(partial(_pivoted_qr, full=full_matrices), a)
-    made = _Stack(call.net, a)
+    made = _MatrixStack(call.net, a)
     q, r = matrices.qr(call.net, made.a, complete=full_matrices)
     return made.back(q), made.back(r)
 
@@ -134,7 +134,7 @@ def qr(call: PrimitiveCall, a: Value, *, full_matrices: bool, pivoting: bool = F
 @primitive("geqrf")
 def geqrf(call: PrimitiveCall, a: Value) -> tuple[Value, Value]:
     """R and the vectors of reflections in one, and their factors."""
-    made = _Stack(call.net, a)
+    made = _MatrixStack(call.net, a)
     packed, factors = matrices.householder_columns(call.net, made.a)
     return made.back(packed), made.back(factors)
 
@@ -151,14 +151,14 @@ def geqp3(call: PrimitiveCall, a: Value, order: Value) -> tuple[Value, ...]:
 @primitive("householder_product")
 def householder_product(call: PrimitiveCall, packed: Value, factors: Value) -> Value:
     """The first columns of a product of reflections."""
-    made = _Stack(call.net, packed)
+    made = _MatrixStack(call.net, packed)
     return made.back(matrices.householder_product(call.net, made.a, made.rows(factors), packed.shape[-1]))
 
 
 @primitive("ormqr")
 def ormqr(call: PrimitiveCall, packed: Value, factors: Value, other: Value, *, left: bool, transpose: bool) -> Value:
     """Q·C, Qᵀ·C, C·Q or C·Qᵀ, where Q is all of a product of reflections."""
-    net, made = call.net, _Stack(call.net, packed)
+    net, made = call.net, _MatrixStack(call.net, packed)
     q = matrices.householder_product(net, made.a, made.rows(factors), packed.shape[-2])
     q = build.transpose(net, q) if transpose else q
     sides = made.of(other)
@@ -173,7 +173,7 @@ def eigh(
     call: PrimitiveCall, a: Value, *, lower: bool, subset_by_index: tuple[int, int] | None = None
 ) -> tuple[Value, Value]:
     """Vectors and eigenvalues of symmetric matrices, of which one triangle is read; some of them by number."""
-    net, made = call.net, _Stack(call.net, a)
+    net, made = call.net, _MatrixStack(call.net, a)
     other = matrices.triangle(net, made.a, lower=lower, offset=-1 if lower else 1)
     whole = build.map_(net, arg(0) + arg(1), [matrices.triangle(net, made.a, lower=lower), build.transpose(net, other)])
     w, v = matrices.eigh(net, whole)
@@ -192,7 +192,7 @@ def svd(
     subset_by_index: tuple[int, int] | None = None,
 ) -> tuple[Value, ...]:
     """Singular values, and with ``compute_uv`` vectors on both sides; some of them by number."""
-    net, made = call.net, _Stack(call.net, a)
+    net, made = call.net, _MatrixStack(call.net, a)
     u, s, v = matrices.svd(net, made.a, full=full_matrices and compute_uv, vectors=compute_uv)
     if subset_by_index is not None:
         u, s = build.slice_(net, u, 2, *subset_by_index), build.slice_(net, s, 1, *subset_by_index)
@@ -375,6 +375,6 @@ def _updated_factor(factor: Any, vector: Any) -> Any:
 @primitive("symmetric_product")
 def symmetric_product(call: PrimitiveCall, a: Value, c: Value, *, alpha: float, beta: float) -> Value:
     """alpha · A·Aᵀ + beta · C."""
-    made = _Stack(call.net, a)
+    made = _MatrixStack(call.net, a)
     product = made.back(build.matmul(call.net, made.a, build.transpose(call.net, made.a)))
     return call.map(arg(0) * float(alpha) + arg(1) * float(beta), product, c)

@@ -36,11 +36,11 @@ x, y = arg(0), arg(1)
 FEW_TAPS = 8
 """Taps along a dimension up to which each is a view; more are reduced in steps that double."""
 MOST_TAPS = 1024
-"""Taps of a window that chooses an element, each of which is an op."""
+"""Taps of a window that chooses an element. Each is an op."""
 
 
 @dataclass(frozen=True)
-class Windows:
+class PaddedWindows:
     """Windows over an array, each number for every dimension.
 
     Attributes:
@@ -68,7 +68,7 @@ class Windows:
         padding: _Padding,
         base_dilation: _Dims = (),
         window_dilation: _Dims = (),
-    ) -> Windows:
+    ) -> PaddedWindows:
         """Those of an equation."""
         ones = (1,) * value.ndim
         around = tuple((int(low), int(high)) for low, high in padding)
@@ -89,14 +89,16 @@ class Windows:
         along = zip(self.padded, self.size, self.dilation, self.strides, strict=True)
         return tuple(max(0, (n - ((k - 1) * by + 1)) // s + 1) for n, k, by, s in along)
 
-    def alone(self, dim: int) -> Windows:
+    def alone(self, dim: int) -> PaddedWindows:
         """These along one dimension, and single elements along the others, without padding."""
 
         def only(numbers: _Dims) -> tuple[int, ...]:
             return tuple(n if d == dim else 1 for d, n in enumerate(numbers))
 
         around = tuple(p if d == dim else (0, 0) for d, p in enumerate(self.padding))
-        return Windows(self.shape, only(self.size), only(self.strides), around, only(self.base), only(self.dilation))
+        return PaddedWindows(
+            self.shape, only(self.size), only(self.strides), around, only(self.base), only(self.dilation)
+        )
 
     def tap(self, net: BlockBuilder, padded: Value, place: _Dims) -> Value:
         """The element at a place of each window, of the padded array."""
@@ -111,7 +113,7 @@ class Windows:
         return list(itertools.product(*map(range, self.size)))
 
 
-def padded(net: BlockBuilder, value: Value, windows: Windows, fill: Value | float) -> Value:
+def padded(net: BlockBuilder, value: Value, windows: PaddedWindows, fill: Value | float) -> Value:
     """An array with ``fill`` between its elements and around them."""
     for dim, (by, (low, high)) in enumerate(zip(windows.base, windows.padding, strict=True)):
         before, extent, after = value.shape[:dim], value.shape[dim], value.shape[dim + 1 :]
@@ -142,7 +144,7 @@ class _Monoid:
     """A reduction by name.
 
     Attributes:
-        pooled: What pooling calls it, if it has it.
+        pooled: Its name in pooling, if there is one.
         expression: Of two elements.
     """
 
@@ -150,7 +152,7 @@ class _Monoid:
     expression: Expr
 
     def neutral(self, name: str, dtype: ElementType) -> float:
-        """What changes nothing."""
+        """The element that changes nothing."""
         if name in ("add", "or"):
             return 0
         if name in ("mul", "and"):
@@ -190,7 +192,7 @@ def _register(name: str, operation: str) -> None:
         base_dilation: _Dims,
         window_dilation: _Dims,
     ) -> Value:
-        windows = Windows.of(value, window_dimensions, window_strides, padding, base_dilation, window_dilation)
+        windows = PaddedWindows.of(value, window_dimensions, window_strides, padding, base_dilation, window_dilation)
         if operation == "add":
             spread = _gradient_of_sums(call, windows)
             if spread is not None:
@@ -202,7 +204,7 @@ for _name, _operation in (("reduce_window_sum", "add"), ("reduce_window_max", "m
     _register(_name, _operation)
 
 
-def _reduced(net: BlockBuilder, value: Value, windows: Windows, operation: str) -> Value:
+def _reduced(net: BlockBuilder, value: Value, windows: PaddedWindows, operation: str) -> Value:
     """The reduction of every window by a known operation."""
     if value.dtype == bool_:
         operation = _OF_BOOLS.get(operation, operation)
@@ -224,7 +226,7 @@ def _negated(net: BlockBuilder, value: Value, do: bool) -> Value:
 
 
 def _folded(
-    net: BlockBuilder, values: Sequence[Value], windows: Windows, fills: Sequence[Value | float], fold: _Fold
+    net: BlockBuilder, values: Sequence[Value], windows: PaddedWindows, fills: Sequence[Value | float], fold: _Fold
 ) -> list[Value]:
     """Windows reduced along one dimension after the other."""
     values = [padded(net, v, windows, fill) for v, fill in zip(values, fills, strict=True)]
@@ -281,7 +283,7 @@ def reduce_window(
     """Windows of several arrays, reduced together by a function of the user's from its initial values on."""
     net, count = call.net, len(operands) // 2
     values, starts = operands[:count], operands[count:]
-    windows = Windows.of(values[0], window_dimensions, window_strides, padding, base_dilation, window_dilation)
+    windows = PaddedWindows.of(values[0], window_dimensions, window_strides, padding, base_dilation, window_dilation)
     name = _single_primitive(jaxpr)
     known = net.scalar(starts[0]) if count == 1 else None
     if name in _MONOIDS and known is not None and known == _MONOIDS[name].neutral(name, values[0].dtype):
@@ -331,7 +333,7 @@ def _single_primitive(jaxpr: Any) -> str:
 
 
 @dataclass(frozen=True)
-class _Pooling:
+class _SeenPooling:
     """Pooling of an array whose dimensions are in another order.
 
     Attributes:
@@ -351,7 +353,7 @@ class _Pooling:
         return build.reshape(net, build.permute(net, value, self.order), shape)
 
     def input(self, net: BlockBuilder, value: Value) -> Value:
-        """What is pooled, less what no window reaches."""
+        """The pooled array, less what no window reaches."""
         for dim, (begin, end) in zip(self.order[-len(self.taken) :], self.taken, strict=True):
             value = build.slice_(net, value, dim, begin, end)
         return self.seen(net, value, self.params.in_shape)
@@ -381,7 +383,7 @@ class _Pooling:
         return value
 
 
-def _pooling(value: Value, windows: Windows, kind: PoolKind | None) -> _Pooling | None:
+def _pooling(value: Value, windows: PaddedWindows, kind: PoolKind | None) -> _SeenPooling | None:
     """The pooling that windows are; None where the library has none like it."""
     plain = all(n == 1 for n in (*windows.base, *windows.dilation))
     if kind is None or value.dtype not in (f16, f32) or not plain or 0 in windows.outputs:
@@ -407,16 +409,16 @@ def _pooling(value: Value, windows: Windows, kind: PoolKind | None) -> _Pooling 
     )
     if min(params.field) < 1 or (kind == "max" and params.has_empty_windows):
         return None
-    return _Pooling(order, taken, params, tuple(windows.outputs[d] for d in order))
+    return _SeenPooling(order, taken, params, tuple(windows.outputs[d] for d in order))
 
 
-def _reached(windows: Windows, dim: int) -> tuple[int, int]:
+def _reached(windows: PaddedWindows, dim: int) -> tuple[int, int]:
     """The indices of a dimension that negative padding leaves."""
     low, high = windows.padding[dim]
     return max(0, -low), windows.shape[dim] - max(0, -high)
 
 
-def _gradient_of_sums(call: PrimitiveCall, windows: Windows) -> Value | None:
+def _gradient_of_sums(call: PrimitiveCall, windows: PaddedWindows) -> Value | None:
     """JAX's gradient of sums over windows: sums over windows of gradients with gaps, as many as the stride leaves."""
     pad = call.maker(0)
     if pad is None or pad.primitive.name != "pad" or any(s != 1 for s in windows.strides):
@@ -436,7 +438,7 @@ def _gradient_of_sums(call: PrimitiveCall, windows: Windows) -> Value | None:
     ]
     del high
     ones = (1,) * len(extents)
-    forward = Windows(extents, windows.size, tuple(strides), tuple(zip(lower, upper, strict=True)), ones, ones)
+    forward = PaddedWindows(extents, windows.size, tuple(strides), tuple(zip(lower, upper, strict=True)), ones, ones)
     like = Value(extents, grad.dtype)
     pooling = _pooling(like, forward, "sum")
     if pooling is None or forward.outputs != grad.shape:
@@ -459,7 +461,7 @@ def select_and_scatter_add(
     padding: _Padding,
 ) -> Value:
     """Sources of windows, added to the element that each window chose: the gradient of a maximum."""
-    net, windows = call.net, Windows.of(value, window_dimensions, window_strides, padding)
+    net, windows = call.net, PaddedWindows.of(value, window_dimensions, window_strides, padding)
     pooling = _pooling(value, windows, "max")
     if pooling is not None and select_prim.name in ("ge", "le"):
         seen = pooling.input(net, _negated(net, value, select_prim.name == "le"))
@@ -478,7 +480,7 @@ _COMPARISONS = {"ge": x >= y, "gt": x > y, "le": x <= y, "lt": x < y}
 
 
 def _by(net: BlockBuilder, comparison: Expr) -> Callable[[Value, Value], Value]:
-    """Where the comparison of what a window has with its next element holds, it keeps what it has."""
+    """A window keeps its element where the comparison of it with the next one holds."""
 
     def stays(best: Value, tap: Value) -> Value:
         return build.map_(net, comparison, [best, tap], bool_)
@@ -489,7 +491,7 @@ def _by(net: BlockBuilder, comparison: Expr) -> Callable[[Value, Value], Value]:
 def _chosen(
     call: PrimitiveCall,
     value: Value,
-    windows: Windows,
+    windows: PaddedWindows,
     fill: Value | float,
     stays: Callable[[Value, Value], Value],
 ) -> Value:
@@ -521,7 +523,7 @@ def _chosen(
     return where
 
 
-def _scattered(net: BlockBuilder, source: Value, places: Value, windows: Windows, dtype: ElementType) -> Value:
+def _scattered(net: BlockBuilder, source: Value, places: Value, windows: PaddedWindows, dtype: ElementType) -> Value:
     """Sources added at the places of their windows: for each place, those that are there, spread by the strides."""
     total: Value | None = None
     zero = Const(0.0) if dtype.is_float else Const(0, dtype)
@@ -533,7 +535,7 @@ def _scattered(net: BlockBuilder, source: Value, places: Value, windows: Windows
     return _unpadded(net, total, windows)
 
 
-def _placed(net: BlockBuilder, value: Value, place: _Dims, windows: Windows, fill: float) -> Value:
+def _placed(net: BlockBuilder, value: Value, place: _Dims, windows: PaddedWindows, fill: float) -> Value:
     """An element of each window where it is in the padded array, with ``fill`` elsewhere."""
     at = [number * by for number, by in zip(place, windows.dilation, strict=True)]
     around = []
@@ -541,15 +543,15 @@ def _placed(net: BlockBuilder, value: Value, place: _Dims, windows: Windows, fil
         reach = (windows.outputs[dim] - 1) * windows.strides[dim] + 1
         around.append((begin, windows.padded[dim] - begin - reach))
     ones = (1,) * value.ndim
-    spread = Windows(value.shape, ones, ones, tuple(around), windows.strides, ones)
+    spread = PaddedWindows(value.shape, ones, ones, tuple(around), windows.strides, ones)
     return padded(net, value, spread, fill)
 
 
-def _unpadded(net: BlockBuilder, value: Value, windows: Windows) -> Value:
+def _unpadded(net: BlockBuilder, value: Value, windows: PaddedWindows) -> Value:
     """The array's own elements of a padded one; zeros where padding is negative."""
     back = tuple((-low, -high) for low, high in windows.padding)
     ones = (1,) * value.ndim
-    return padded(net, value, Windows(value.shape, ones, ones, back, ones, ones), 0)
+    return padded(net, value, PaddedWindows(value.shape, ones, ones, back, ones, ones), 0)
 
 
 @primitive("select_and_gather_add")
@@ -567,7 +569,7 @@ def select_and_gather_add(
 ) -> Value:
     """Sources of the elements that windows choose: the derivative of a maximum along a tangent."""
     net = call.net
-    windows = Windows.of(value, window_dimensions, window_strides, padding, base_dilation, window_dilation)
+    windows = PaddedWindows.of(value, window_dimensions, window_strides, padding, base_dilation, window_dilation)
     comparison = _COMPARISONS[select_prim.name]
     least = _extreme(value.dtype, largest=select_prim.name in ("le", "lt"))
 
@@ -594,7 +596,7 @@ def select_and_scatter(
     padding: _Padding,
 ) -> Value:
     """Sources of windows, joined by a function of the user's to the element that another function chose in each."""
-    net, windows = call.net, Windows.of(value, window_dimensions, window_strides, padding)
+    net, windows = call.net, PaddedWindows.of(value, window_dimensions, window_strides, padding)
 
     def stays(best: Value, tap: Value) -> Value:
         return _called(call, select_jaxpr, select_consts, [best, tap])[0]
