@@ -8,8 +8,8 @@ a network captured from JAX has the ops, and with them the plans, that different
   (``convolution_grad_weight``).
 
 For ``x`` f32[2, 8, 8, 3], a kernel f32[3, 3, 3, 4] and strides of two, the gradient by the kernel comes as a
-convolution of three samples of two channels with a kernel of 4 by 4, dilated by two. It becomes ``convolution_grad_weight`` with the
-parameters of the convolution itself.
+convolution of three samples of two channels with a kernel of 4 by 4, dilated by two. It becomes
+``convolution_grad_weight`` with the parameters of the convolution itself.
 
 An operand in NHWC is read through a view, channels first. The result is a view as well, so that between two
 convolutions the views cancel and elements lie as the convolutions want them.
