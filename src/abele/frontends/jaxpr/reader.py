@@ -71,7 +71,6 @@ class JaxprReader:
     values: dict[Any, Any] = field(default_factory=dict)
     missing: list[UnsupportedOpError] = field(default_factory=list)
     scope: str = ""
-    random: Random = "exact"
     differentiated: bool = False
     made_by: dict[Any, Any] = field(default_factory=dict)
     random: Random = "exact"
