@@ -174,14 +174,3 @@ def test_convolution__without_a_field_or_without_elements__is_that_of_jax():
     numbers_ = lax.ConvDimensionNumbers((0, 1), (1, 0), (0, 1))
     x, kernel = numbers(0, (3, 4), (4, 5))
     check(lambda a, b: lax.conv_general_dilated(a, b, (), (), dimension_numbers=numbers_), x, kernel, atol=1e-5)
-
-
-def test_gradient_of_a_rectifier__is_the_library_s__of_its_result():
-    def fn(x):
-        return jnp.sum(jax.nn.relu(x * x - 1) ** 2)
-
-    x = numbers(0, (4, 5))[0]
-    assert "nonlinearity_grad" in {op.kind for op in captured(jax.grad(fn), x)[0].network.ops}
-    check(jax.grad(fn), x, rtol=1e-5, atol=1e-5, native=True)
-    # A choice without a rectifier is a choice.
-    check(jax.grad(lambda v: jnp.sum(jnp.where(v > 0, jnp.sin(v), 0))), x)

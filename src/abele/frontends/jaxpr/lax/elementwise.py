@@ -17,7 +17,6 @@ from abele.expr.types import compute_type
 from abele.frontends.jaxpr.registry import PrimitiveCall, primitive
 from abele.frontends.jaxpr.types import element_type
 from abele.network import Value
-from abele.network.ir import NetworkOp
 from abele.network.ops import build
 from abele.numerics import ElementType, bf16, bool_, f16, f32, i32, u8, u16, u32
 
@@ -283,39 +282,12 @@ def select_n(call: PrimitiveCall, which: Value, *cases: Value) -> Value:
     if words:  # which keys have
         which = build.reshape(call.net, which, (*which.shape, *words))
     if which.dtype == bool_:
-        relu = _relu_behind(call, which, cases[0]) if cases[1].dtype.is_float else None
-        if relu is not None and relu.type == cases[1].type:
-            return call.net.emit_like("nonlinearity_grad", [relu, cases[1]], relu, function="relu")
         return call.map(select(z, y, x), cases[0], cases[1], which, masks={2})
     result: Expr = arg(0)
     number = arg(len(cases))
     for place in range(1, len(cases)):
         result = select(number >= place, arg(place), result)
     return call.map(result, *cases, which, masks={len(cases)})
-
-
-def _relu_behind(call: PrimitiveCall, which: Value, otherwise: Value) -> Value | None:
-    """max(v, 0), if it is there, of a choice between zero and something else where v > 0; None for other choices.
-
-    It is the gradient of a rectifier, which PopLibs takes of its result: then v itself need not be kept. Where v is no
-    number it passes the gradient.
-    """
-    net = call.net
-    test = net.makers.get(which)
-    if test is None or net.scalar(otherwise) != 0 or not _with_zero(test, "gt"):
-        return None
-    made = (op.output for op in reversed(net.ops) if op.inputs == test.inputs and _with_zero(op, "max"))
-    return next(made, None)
-
-
-def _with_zero(op: NetworkOp, operation: str) -> bool:
-    """True for an operation of a value and zero."""
-    expression = op.attrs["expr"] if op.kind == "map" and len(op.inputs) == 1 else None
-    return isinstance(expression, Apply) and expression.op == operation and _is_zero(expression.args[1])
-
-
-def _is_zero(expression: Expr) -> bool:
-    return isinstance(expression, Const) and expression.value == 0
 
 
 # --- bits -------------------------------------------------------------------------------------------------------------
