@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # and tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo smoke test test-all budget lint types imports unit slow sweeps operators fuzz chromium docs format clean
+.PHONY: demo smoke test test-all budget lint types imports unit slow sweeps operators primitives fuzz chromium docs format clean
 
 demo: $(VENV)/installed-demo
 	$(BIN)/abele demo digits
@@ -64,6 +64,11 @@ operators: SWEEP ?= all
 operators: $(VENV)/installed-dev
 	@echo "== $@"
 	SWEEP='$(SWEEP)' $(BIN)/python -m pytest -m slow tests/operators
+
+# All samples of JAX's primitives, and the page of them.
+primitives: $(VENV)/installed-dev
+	@echo "== $@"
+	$(BIN)/python tests/primitives/check.py --page
 
 # Debian's Chromium for the tests of the page, which are skipped without one; where it cannot be installed, the log says why.
 chromium:

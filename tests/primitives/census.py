@@ -46,14 +46,16 @@ def traced(jaxpr: Any) -> Iterator[str]:
 
 
 _REASONS = {
-    "complex numbers: the machine has none": "complex conj real imag eig schur",
+    "complex results: eigenvalues of matrices that are not symmetric": "eig schur",
     "references: arrays that change in place, an experiment of JAX": (
-        "accum_grad_in_ref addupdate empty_ref free_ref freeze get new_ref run_state swap broadcast_to create_linear pin "
+        "accum_grad_in_ref addupdate empty_ref free_ref freeze get new_ref run_state swap "
+        "broadcast_to create_linear pin "
         "unpin box_get box_set new_box new_log log_read log_extend stage"
     ),
     "tokens: they order effects, and hold nothing": "after_all create_token",
     "sharding: where parts of arrays lie on several devices": (
-        "sharding_constraint reshard layout_constraint shard_alike inspect_sharding custom_partitioning pvary pbroadcast "
+        "sharding_constraint reshard layout_constraint shard_alike inspect_sharding "
+        "custom_partitioning pvary pbroadcast "
         "reduced_vary_cast_p vary_unreduced_cast_p preduced unreduced_psum unreduced_reduce_scatter "
         "unreduced_psum_start unreduced_reduce_scatter_start psum_invariant psum_invariant_start all_gather_invariant "
         "all_gather_reduced all_gather_reduced_start"

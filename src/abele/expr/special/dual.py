@@ -59,10 +59,10 @@ class Dual:
     def __gt__(self, other: Dual | float) -> Number:
         return self.value > _parts(other)[0]
 
-    def __eq__(self, other: object) -> Number:  # type: ignore[override]
+    def __eq__(self, other: object) -> Number:
         return self.value == _parts(other)[0]
 
-    def __ne__(self, other: object) -> Number:  # type: ignore[override]
+    def __ne__(self, other: object) -> Number:
         return self.value != _parts(other)[0]
 
 

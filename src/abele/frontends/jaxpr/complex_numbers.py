@@ -272,9 +272,10 @@ def _complex(eqn: Any, real: Any, imaginary: Any) -> Pair:
     is_zero = isinstance(imaginary, (int, float, np.ndarray, np.generic, jax.Array)) and not isinstance(
         imaginary, jax.core.Tracer
     )
+    shape = eqn.outvars[0].aval.shape  # literals are numbers without dimensions
     if is_zero and not np.any(np.asarray(imaginary)):
-        return Pair(real)
-    return Pair(real, imaginary)
+        return Pair(jax.numpy.broadcast_to(real, shape))
+    return Pair(jax.numpy.broadcast_to(real, shape), jax.numpy.broadcast_to(imaginary, shape))
 
 
 @_rule("conj")

@@ -42,6 +42,7 @@ from abele.network.ops.scan import add_along, positions, recurrence, scan, shift
 from abele.network.ops.search import search
 from abele.network.ops.softmax import safe_softmax, softmax
 from abele.network.ops.sorting import sort, top_k
+from abele.network.ops.threefry import random_words, threefry
 from abele.network.ops.training import (
     accumulate,
     add_counts,
@@ -55,7 +56,6 @@ from abele.network.ops.training import (
     update,
 )
 from abele.network.ops.transfer import transfer
-from abele.network.ops.threefry import random_words, threefry
 from abele.network.ops.views import (
     bitcast,
     concat,
