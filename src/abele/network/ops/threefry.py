@@ -70,7 +70,7 @@ def encrypted(k0: Array, k1: Array, c0: Array, c1: Array) -> tuple[Array, Array]
     return x0, x1  # one dimension where all were numbers
 
 
-class _Words(OpRule):
+class _Cipher(OpRule):
     """A kind that draws: its results have no derivative."""
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
@@ -79,7 +79,7 @@ class _Words(OpRule):
 
 
 @rule("threefry")
-class Threefry(_Words):
+class Threefry(_Cipher):
     """Both words of numbers under keys, all of which broadcast together."""
 
     operands = 4
@@ -102,7 +102,7 @@ class Threefry(_Words):
 
 
 @rule("random_words")
-class RandomWords(_Words):
+class RandomWords(_Cipher):
     """Words of the elements' numbers under each of some keys: pairs, or the exclusive or of both."""
 
     operands = (1, 2)
