@@ -581,7 +581,7 @@ sample(
 )
 sample(
     "platform_index",
-    lambda x: lax.platform_dependent(x, cpu=lambda v: v + 1, default=lambda v: v + 2),
+    lambda x: lax.platform_dependent(x, tpu=lambda v: v + 1, default=lambda v: v + 2),
     X(),
     types="f32",
     gradient=False,

@@ -114,7 +114,3 @@ def test_a_value_that_is_read_twice__is_computed_once():
     found, _ = captured(function, np.ones(4, "f4"))
     assert [op.kind for op in found.network.ops] == ["map", "map"]
     check(function, np.linspace(-1, 1, 4, dtype="f4"), native=True)
-
-
-def test_choice_of_a_platform__is_that_of_cpus():
-    check(lambda x: lax.platform_dependent(x, cpu=lambda v: v + 1, default=lambda v: v + 2), np.float32(1))
