@@ -7,6 +7,8 @@ import pytest
 from abele.frontends.jaxpr import capture
 from abele.frontends.jaxpr.complex_numbers import with_parts
 from abele.network import evaluate, verify
+from abele.network.passes.dead_code import DeadCode
+from abele.network.passes.fuse_maps import FuseMaps
 from abele.session import Session
 
 
@@ -65,3 +67,10 @@ def mostly_slow(names, *plain):
     """Names of cases, of which plain runs have those in ``plain``."""
     assert set(plain) <= set(names)
     return [name if name in plain else pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
+def fused_kinds(net):
+    """Kinds of the ops that are left once maps compute what they read."""
+    for step in (DeadCode(), FuseMaps(), DeadCode()):
+        net = step.run(net)
+    return [op.kind for op in net.ops]

@@ -60,7 +60,6 @@ class JaxprReader:
         missing: Equations that have no lowering, of all blocks.
         made_by: The equation that made each variable.
         scope: Names around the equations, as ``flax`` and ``jax.named_scope`` give them.
-        random: ``exact`` for the bits that JAX draws from a key; ``device`` for those of the machine's generator.
         differentiated: True where the network is differentiated by Abele: functions keep derivatives of their own.
         random: ``exact`` for the bits that JAX draws from a key; ``device`` for those of the machine's generator.
         axes: Replicas that an axis of a mesh, or of a map over replicas, goes along.
