@@ -161,7 +161,7 @@ def _is_nearer(function: Callable[..., Any], arrays: list[Any], number: int, our
 
 
 def difference(ours: Any, theirs: Any, limit: float) -> tuple[str | None, float]:
-    """What is wrong with a result, if anything, and its largest error."""
+    """Problem of a result, if it has one, and its largest error."""
     ours, theirs = np.asarray(ours), np.asarray(theirs)
     if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
         return f"{ours.dtype}{list(ours.shape)}, not {theirs.dtype}{list(theirs.shape)}", 0.0

@@ -61,13 +61,12 @@ class Sample:
 
     Attributes:
         name: Of the primitive or function.
-        function: What is run.
+        function: The function to run.
         arguments: :class:`X` where the type is the sample's, other arrays as they are.
         types: Types in which it is run, by name.
         gradient: True if ``jax.grad`` is run as well, in types of floats.
         label: Tells samples of one name apart.
         tolerance: Largest error, where it is not the type's.
-        up_to_sign: True for results of which each column may have another sign, or order.
     """
 
     name: str

@@ -23,7 +23,7 @@ from abele.poplibs.poputil.layout import clone
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 """Bits by which the second word is rotated, in even and odd groups. Source: as above, table 2."""
 PARITY = 0x1BD11BDA
-"""What the third word of the key is made with. Source: as above."""
+"""Constant in the third word of a key. Source: as above."""
 GROUPS = 5
 
 
