@@ -13,7 +13,7 @@ from collections.abc import Callable
 import abele.expr as language
 from abele.errors import InvalidOptionError, TensorError
 from abele.expr import Types
-from abele.numerics import ElementType, as_element_type, f16
+from abele.numerics import ElementType, as_element_type, f16, u32
 from abele.words import counted
 
 Number = float | int | bool
@@ -220,7 +220,8 @@ def written_out(node: language.Expr) -> Expr:
 def _written_out(node: language.Expr) -> language.Expr:
     match node:
         case language.Const():
-            return language.as_expr(node.value)
+            # Of constants alone the first has the type, and words above 2³¹ are no i32.
+            return language.Const(node.value, u32) if node.type.kind == "uint" else language.as_expr(node.value)
         case language.Cast():
             return language.Cast(node.type, _written_out(node.arg))
         case language.Apply():
