@@ -65,7 +65,7 @@ _REASONS = {
         "ppermute_done ppermute_start psum_done psum_start reduce_scatter_done reduce_scatter_start precv psend"
     ),
     "several devices: tested with `pmap` and `shard_map`": (
-        "all_gather all_to_all axis_index pmax pmin ppermute psum ragged_all_to_all reduce_scatter shard_map"
+        "all_gather all_to_all axis_index pmin ppermute ragged_all_to_all reduce_scatter shard_map"
     ),
     "the host: tested with callbacks": (
         "buffer_callback io_callback pure_callback debug_callback debug_print ffi_call check"
@@ -75,7 +75,7 @@ _REASONS = {
         "eval_jaxpr zeros_like empty empty2 dce_sink compute_on xla_metadata_value closed_call core_call to_edtype "
         "from_edtype pvary name_p"
     ),
-    "ranked by libraries of other machines": "geqp3 ormqr scaled_dot",
+    "refused: QR with pivots, products with what LAPACK keeps of Q, products of scaled blocks": "geqp3 ormqr scaled_dot",
 }
 OUT_OF_SCOPE = {name: reason for reason, names in _REASONS.items() for name in names.split()}
 """Why a primitive is out of scope, by its name."""
