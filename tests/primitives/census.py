@@ -75,7 +75,7 @@ _REASONS = {
         "eval_jaxpr zeros_like empty empty2 dce_sink compute_on xla_metadata_value closed_call core_call to_edtype "
         "from_edtype pvary name_p"
     ),
-    "refused: QR with pivots, products with what LAPACK keeps of Q, products of scaled blocks": "geqp3 ormqr scaled_dot",
+    "refused: QR with pivots, products with Q as LAPACK keeps it, products of scaled blocks": "geqp3 ormqr scaled_dot",
 }
 OUT_OF_SCOPE = {name: reason for reason, names in _REASONS.items() for name in names.split()}
 """Why a primitive is out of scope, by its name."""
