@@ -21,8 +21,8 @@ from abele.frontends.jax.errors import (
 )
 from abele.frontends.jax.install import install, uninstall
 from abele.frontends.jax.jit import Compiled, Jitted, Lowered, jit
+from abele.frontends.jax.memory import MemoryStats
 from abele.frontends.jax.pmap import pmap
-from abele.frontends.jax.program import MemoryStats
 from abele.frontends.jax.resident import DeviceArray
 
 TESTED = (0, 10)

@@ -30,7 +30,8 @@ from abele.frontends.jax.errors import (
     StaticError,
     traced_errors,
 )
-from abele.frontends.jax.program import JitProgram, MemoryStats
+from abele.frontends.jax.memory import MemoryStats
+from abele.frontends.jax.program import JitProgram
 from abele.frontends.jax.resident import DeviceArray
 from abele.frontends.jax.traced import CallRuns, Traced
 from abele.frontends.jaxpr import is_key

@@ -1,15 +1,50 @@
-"""Memory of functions: machines for their replicas, and advice where a function does not fit, in the words of JAX."""
+"""Memory of functions: how much they take, machines for their replicas, and advice where one does not fit."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
+
+from abele.frontends.jaxpr import type_of
 from abele.machine import systems
 from abele.network import Schedule
 from abele.session import Advice, Settings
 from abele.session.settings import DEFAULT_SYSTEM
 
 _PODS = (DEFAULT_SYSTEM, "bow-pod16", "bow-pod64", "bow-pod256", "bow-pod1024")
+
+
+@dataclass(frozen=True)
+class MemoryStats:
+    """Bytes of a compiled function; JAX's names are those of ``Compiled.memory_analysis()``.
+
+    Attributes:
+        argument_size_in_bytes: Arguments of a call.
+        output_size_in_bytes: Results of a call.
+        alias_size_in_bytes: Donated arguments whose place a result takes.
+        temp_size_in_bytes: Temporaries on the fullest tile.
+        generated_code_size_in_bytes: Code on the fullest tile.
+        fullest_tile: Number of the tile that holds most.
+        fullest_tile_bytes: Bytes that it holds.
+        available_tile_bytes: Bytes that it has.
+    """
+
+    argument_size_in_bytes: int
+    output_size_in_bytes: int
+    alias_size_in_bytes: int
+    temp_size_in_bytes: int
+    generated_code_size_in_bytes: int
+    fullest_tile: int
+    fullest_tile_bytes: int
+    available_tile_bytes: int
+
+
+def bytes_of(aval: Any) -> int:
+    """Bytes of an array on the device."""
+    shape, dtype = type_of(aval)
+    return int(np.prod(shape, dtype=np.int64)) * dtype.np.itemsize
 
 
 def on_enough_ipus(settings: Settings, schedule: Schedule) -> Settings:

@@ -8,7 +8,7 @@ no device (an argument itself, a constant, nothing at all) is known on the host.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from jax._src.lib import xla_client
 
 from abele.arrays import Array
 from abele.frontends.jax.errors import DonatedError, NoArrayError
-from abele.frontends.jax.memory import on_enough_ipus, words
+from abele.frontends.jax.memory import MemoryStats, bytes_of, on_enough_ipus, words
 from abele.frontends.jax.resident import DeviceArray, DonatedSlot
 from abele.frontends.jax.traced import FLOAT0, CallRuns, Traced
 from abele.frontends.jaxpr import is_key, type_of
@@ -27,35 +27,8 @@ from abele.network import Network, Value
 from abele.report import Report
 from abele.session import Session, Settings, SharedArrays, compile_network
 
-# --- where results come from ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Sent:
-    """A result that the device sends: its number among the outputs."""
-
-    number: int
-
-
-@dataclass(frozen=True)
-class _InMemory:
-    """A result in memory: its slot."""
-
-    slot: DonatedSlot
-
-
-@dataclass(frozen=True)
-class _Same:
-    """A result that is an argument."""
-
-    argument: int
-
-
-@dataclass(frozen=True)
-class _Known:
-    """A result that is known when the function is compiled."""
-
-    array: Array
+_Result = Callable[[Sequence[Array], Sequence[Any]], Any]
+"""Makes a result of a call, of what the device sent and of the leaves of the arguments."""
 
 
 class JitProgram:
@@ -77,14 +50,13 @@ class JitProgram:
         captured, lanes = traced.captured, traced.lanes
         names = [(n, traced.captured.arguments[n].name) for n in traced.places]
         self.slots = {n: DonatedSlot(name, type_of(traced.in_avals[n])[0], traced.in_avals[n]) for n, name in names}
-        self.results, outputs = _sources(traced, self.slots)
+        self._results, outputs = self._makers()
         self.network: Network = replace(captured.network, outputs=tuple(outputs))
         self.donates = tuple(traced.places)
         inputs = {v: n for n, v in enumerate(captured.arguments)}
         self._inputs = tuple(
             _Input(inputs[v], traced.jaxpr.in_avals[inputs[v]].dtype, v.shape, lanes) for v in self.network.inputs
         )
-        self._typed = [Maker(aval) for aval in traced.out_avals]
         self._session: Session | None = None
         chosen = on_enough_ipus(settings, traced.schedule)
         self.compiled = compile_network(self.network, traced.schedule, settings=chosen, words=words)
@@ -101,20 +73,19 @@ class JitProgram:
         with self._lock:
             self._place(leaves)
             sent = self._run([given(leaves) for given in self._inputs])
-            return [self._result(n, source, sent, leaves) for n, source in enumerate(self.results)]
+            return [result(sent, leaves) for result in self._results]
 
     def _place(self, leaves: Sequence[Any]) -> None:
         """Bring donated arguments to their places."""
         if not self.slots:
             return
-        moved = []
-        for number, slot in self.slots.items():
-            given = leaves[number]
-            if type(given) is not DeviceArray or not given.is_in(slot):
-                moved.append((number, slot))
-        _check_donated(leaves, self.donates)
+        if len(set(map(id, leaves))) < len(leaves):
+            _check_shared(leaves, self.donates)
+        # What is in its place already is not deleted.
+        moved = [(n, slot) for n, slot in self.slots.items() if not _is_in(leaves[n], slot)]
         if not moved:
             return
+        _check_deleted([leaves[n] for n, _ in moved])
         # All are fetched before any is overwritten: two may change places.
         values = [host_array(leaves[n], slot.aval.dtype) for n, slot in moved]
         for (_, slot), array in zip(moved, values, strict=True):
@@ -136,31 +107,59 @@ class JitProgram:
                 slot.fetch = self._session.read
         return self._session.run(inputs).outputs
 
-    def _result(self, number: int, source: Any, sent: Sequence[Array], leaves: Sequence[Any]) -> Any:
-        match source:
-            case _Sent(place):
-                return self._typed[number](_of_runs(sent[place], self.traced, number))
-            case _InMemory(slot):
-                if is_key(slot.aval.dtype):
-                    assert self._session is not None
-                    return self._typed[number](self._session.read(slot.name))
-                return slot.result()
-            case _Same(argument):
-                return self._same(leaves[argument], argument, number)
-            case _Known(array):
-                return self._typed[number](array)
-        raise AssertionError(source)
+    def _makers(self) -> tuple[list[_Result], list[Value]]:
+        """For each result what makes it of what the device sent and of the arguments; and the network's outputs."""
+        traced, invars = self.traced, {v: n for n, v in enumerate(self.traced.jaxpr.jaxpr.invars)}
+        place = {result: self.slots[argument] for argument, result in traced.places.items()}
+        outputs: dict[Value, int] = {}
+        found: list[_Result] = []
+        for number, var in enumerate(traced.jaxpr.jaxpr.outvars):
+            argument = None if isinstance(var, jex.Literal) else invars.get(var)
+            make = Maker(traced.out_avals[number])
+            if number in place:
+                found.append(self._in_memory(place[number], make))
+            elif argument is not None and argument not in traced.places:
+                found.append(self._argument(argument, number, make))
+            elif (known := traced.known(number)) is not None:
+                found.append(lambda sent, leaves, make=make, known=known: make(known))  # type: ignore[misc]
+            else:
+                output = outputs.setdefault(traced.outputs[number], len(outputs))
+                found.append(self._sent(output, number, make))
+        return found, list(outputs)
 
-    def _same(self, given: Any, argument: int, number: int) -> Any:
+    def _sent(self, output: int, number: int, make: Maker) -> _Result:
+        """A result that the device sends."""
+        if self.traced.lanes is None:
+            return lambda sent, leaves: make(sent[output])
+        return lambda sent, leaves: make(_of_runs(sent[output], self.traced, number))
+
+    def _in_memory(self, slot: DonatedSlot, make: Maker) -> _Result:
+        """A result that stays on the device; keys come to the host."""
+        if not is_key(slot.aval.dtype):
+            return lambda sent, leaves: slot.result()
+
+        def read(sent: Sequence[Array], leaves: Sequence[Any]) -> Any:
+            assert self._session is not None
+            return make(self._session.read(slot.name))
+
+        return read
+
+    def _argument(self, argument: int, number: int, make: Maker) -> _Result:
         """A result that is an argument; of what all runs share, one for each."""
         lanes, aval = self.traced.lanes, self.traced.in_avals[argument]
         moved = lanes is not None and lanes.in_axes[argument] != lanes.out_axes[number]
-        if isinstance(given, jax.Array) and not (moved and aval.shape != self.traced.out_avals[number].shape):
-            return given
-        array = host_array(given, aval.dtype)
-        if lanes is not None and moved:
-            array = _from_runs(_to_runs(array, lanes, argument), lanes.out_axes[number])
-        return self._typed[number](np.array(array))
+        is_same = not moved or aval.shape == self.traced.out_avals[number].shape
+
+        def same(sent: Sequence[Array], leaves: Sequence[Any]) -> Any:
+            given = leaves[argument]
+            if is_same and isinstance(given, jax.Array):
+                return given
+            array = host_array(given, aval.dtype)
+            if lanes is not None and moved:
+                array = _from_runs(_to_runs(array, lanes, argument), lanes.out_axes[number])
+            return make(np.array(array))
+
+        return same
 
     # --- what is known ------------------------------------------------------------------------------------------------
 
@@ -189,9 +188,9 @@ class JitProgram:
         use = report.memory_use()
         code = sum(size for name, size in use.categories.items() if "code" in name)
         return MemoryStats(
-            argument_size_in_bytes=sum(map(_bytes_of, self.traced.in_avals)),
-            output_size_in_bytes=sum(map(_bytes_of, traced.out_avals)),
-            alias_size_in_bytes=sum(map(_bytes_of, kept)),
+            argument_size_in_bytes=sum(map(bytes_of, self.traced.in_avals)),
+            output_size_in_bytes=sum(map(bytes_of, traced.out_avals)),
+            alias_size_in_bytes=sum(map(bytes_of, kept)),
             temp_size_in_bytes=int(use.categories.get("temporaries", 0)),
             generated_code_size_in_bytes=int(code),
             fullest_tile=use.tile,
@@ -207,63 +206,17 @@ class JitProgram:
             self._session = None
 
 
-def _sources(traced: Traced, slots: Mapping[int, DonatedSlot]) -> tuple[list[Any], list[Value]]:
-    """For each result where it comes from, and the outputs of the network."""
-    invars = {v: n for n, v in enumerate(traced.jaxpr.jaxpr.invars)}
-    place = {result: slots[argument] for argument, result in traced.places.items()}
-    outputs: dict[Value, int] = {}
-    found: list[Any] = []
-    for number, var in enumerate(traced.jaxpr.jaxpr.outvars):
-        argument = None if isinstance(var, jex.Literal) else invars.get(var)
-        if number in place:
-            found.append(_InMemory(place[number]))
-        elif argument is not None and argument not in traced.places:
-            found.append(_Same(argument))
-        elif (known := traced.known(number)) is not None:
-            found.append(_Known(known))
-        else:
-            found.append(_Sent(outputs.setdefault(traced.outputs[number], len(outputs))))
-    return found, list(outputs)
-
-
-@dataclass(frozen=True)
-class MemoryStats:
-    """Bytes of a compiled function; JAX's names are those of ``Compiled.memory_analysis()``.
-
-    Attributes:
-        argument_size_in_bytes: Arguments of a call.
-        output_size_in_bytes: Results of a call.
-        alias_size_in_bytes: Donated arguments whose place a result takes.
-        temp_size_in_bytes: Temporaries on the fullest tile.
-        generated_code_size_in_bytes: Code on the fullest tile.
-        fullest_tile: Number of the tile that holds most.
-        fullest_tile_bytes: Bytes that it holds.
-        available_tile_bytes: Bytes that it has.
-    """
-
-    argument_size_in_bytes: int
-    output_size_in_bytes: int
-    alias_size_in_bytes: int
-    temp_size_in_bytes: int
-    generated_code_size_in_bytes: int
-    fullest_tile: int
-    fullest_tile_bytes: int
-    available_tile_bytes: int
-
-
-def _bytes_of(aval: Any) -> int:
-    shape, dtype = type_of(aval)
-    return int(np.prod(shape, dtype=np.int64)) * dtype.np.itemsize
-
-
 # --- arrays of the host -----------------------------------------------------------------------------------------------
 
 
 def host_array(given: Any, dtype: Any) -> Array:
     """An argument as NumPy has it, without a copy where its type is right; a key is its words."""
+    kind = type(given)
+    if kind is np.ndarray and given.dtype == dtype:
+        return given  # type: ignore[no-any-return]
     if is_key(dtype):
         return np.asarray(jax.random.key_data(given))
-    if isinstance(given, jax.ShapeDtypeStruct):
+    if kind is jax.ShapeDtypeStruct:
         raise NoArrayError(f"{given} has a type and no values", remedy="pass an array, or use lower()")
     return np.asarray(given, dtype)
 
@@ -315,8 +268,12 @@ class _Input:
         return rows.reshape((self.lanes.count * shape[0], *shape[1:]) if shape else (self.lanes.count,))
 
 
-def _check_donated(leaves: Sequence[Any], donates: Sequence[int]) -> None:
-    """Raise where a donated array is deleted, or is another argument as well."""
+def _is_in(given: Any, slot: DonatedSlot) -> bool:
+    return type(given) is DeviceArray and given.is_in(slot)
+
+
+def _check_shared(leaves: Sequence[Any], donates: Sequence[int]) -> None:
+    """Raise where a donated array is another argument as well."""
     by_identity: dict[int, int] = {}
     for number, leaf in enumerate(leaves):
         if isinstance(leaf, jax.Array):
@@ -326,8 +283,11 @@ def _check_donated(leaves: Sequence[Any], donates: Sequence[int]) -> None:
                     f"one array of {leaf.aval.str_short()} is two arguments of a call that donates it",
                     remedy="copy it for one of them: jnp.array(x)",
                 )
-    for number in donates:
-        given = leaves[number]
+
+
+def _check_deleted(donated: Sequence[Any]) -> None:
+    """Raise where a donated array is deleted."""
+    for given in donated:
         if hasattr(given, "is_deleted") and given.is_deleted():
             raise DonatedError(
                 f"Array has been deleted with shape={given.aval.str_short()}",
@@ -344,16 +304,16 @@ class Maker:
     """
 
     def __init__(self, aval: Any) -> None:
-        self._aval, self._is_key = aval, is_key(aval.dtype)
+        self._aval, self._is_plain = aval, not is_key(aval.dtype) and aval.dtype != FLOAT0
         self._devices = jax.local_devices(backend="cpu")[:1]
         self._sharding = jax.sharding.SingleDeviceSharding(self._devices[0])
 
     def __call__(self, array: Array) -> Any:
         """The array; of float0, which JAX keeps in NumPy, as it is."""
         aval = self._aval
-        if self._is_key:
-            return jax.random.wrap_key_data(jax.numpy.asarray(array), impl=aval.dtype._impl.name)
+        if self._is_plain:
+            # What jax.device_put comes to, in a fifth of its time.
+            return xla_client.batched_device_put(aval, self._sharding, [array], self._devices)
         if aval.dtype == FLOAT0:
             return np.zeros(aval.shape, FLOAT0)
-        # What jax.device_put comes to, in a fifth of its time.
-        return xla_client.batched_device_put(aval, self._sharding, [array], self._devices)
+        return jax.random.wrap_key_data(jax.numpy.asarray(array), impl=aval.dtype._impl.name)
