@@ -21,7 +21,8 @@ def equal(ours, theirs):
         if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key):
             a, b = map(jax.random.key_data, (a, b))
         if a.dtype != jax.dtypes.float0:
-            np.testing.assert_allclose(np.asarray(a, "f4"), np.asarray(b, "f4"), rtol=2e-6, atol=2e-6)
+            wide = "c8" if np.iscomplexobj(b) else "f4"
+            np.testing.assert_allclose(np.asarray(a, wide), np.asarray(b, wide), rtol=2e-6, atol=2e-6)
 
 
 def same(fn, *args, **kwargs):
@@ -150,6 +151,15 @@ def test_keys_go_in_and_come_out():
 
     key = jax.random.key(3)
     same(lambda k, keys: (k, keys[1], keys), key, jax.random.split(key, 3))
+
+
+def test_complex_numbers_go_in_and_come_out():
+    z = jnp.arange(4.0) + 1j
+    same(lambda z, x: (z, z * x, x * 1j, (z * z.conj()).real, jnp.complex64(2j)), z, np.float32(3))
+    step = ajax.jit(lambda z: z * 1j, donate_argnums=0)
+    np.testing.assert_allclose(step(step(jnp.array(z))), -z)
+    got = ajax.jit(lambda z: z * 2, device_iterations=2)(jnp.stack([z, -z]))
+    np.testing.assert_allclose(got, jnp.stack([2 * z, -2 * z]))
 
 
 def test_iterations_run_on_a_leading_axis():

@@ -10,6 +10,7 @@ import numpy as np
 from abele.frontends.jaxpr import type_of
 from abele.machine import systems
 from abele.network import Schedule
+from abele.numerics import ElementType, f32
 from abele.session import Advice, Settings
 from abele.session.settings import DEFAULT_SYSTEM
 
@@ -41,9 +42,18 @@ class MemoryStats:
     available_tile_bytes: int
 
 
+def device_type(aval: Any) -> tuple[tuple[int, ...], ElementType]:
+    """Shape and element type of an array on the device: keys are their words, complex numbers their two parts.
+
+    Raises:
+        TypeMismatchError: An element type that the device lacks.
+    """
+    return ((*aval.shape, 2), f32) if aval.dtype == np.complex64 else type_of(aval)
+
+
 def bytes_of(aval: Any) -> int:
     """Bytes of an array on the device."""
-    shape, dtype = type_of(aval)
+    shape, dtype = device_type(aval)
     return int(np.prod(shape, dtype=np.int64)) * dtype.np.itemsize
 
 

@@ -19,10 +19,11 @@ from jax._src.lib import xla_client
 
 from abele.arrays import Array
 from abele.frontends.jax.errors import DonatedError, NoArrayError
-from abele.frontends.jax.memory import MemoryStats, bytes_of, on_enough_ipus, words
+from abele.frontends.jax.memory import MemoryStats, bytes_of, device_type, on_enough_ipus, words
 from abele.frontends.jax.resident import DeviceArray, DonatedSlot
 from abele.frontends.jax.traced import FLOAT0, CallRuns, Traced
-from abele.frontends.jaxpr import is_key, type_of
+from abele.frontends.jaxpr import is_key
+from abele.frontends.jaxpr.complex_numbers import with_parts
 from abele.network import Network, Value
 from abele.report import Report
 from abele.session import Session, Settings, SharedArrays, compile_network
@@ -49,7 +50,7 @@ class JitProgram:
         self.traced, self._lock = traced, threading.RLock()
         captured, lanes = traced.captured, traced.lanes
         names = [(n, traced.captured.arguments[n].name) for n in traced.places]
-        self.slots = {n: DonatedSlot(name, type_of(traced.in_avals[n])[0], traced.in_avals[n]) for n, name in names}
+        self.slots = {n: DonatedSlot(name, device_type(traced.in_avals[n])[0], traced.in_avals[n]) for n, name in names}
         self._results, outputs = self._makers()
         self.network: Network = replace(captured.network, outputs=tuple(outputs))
         self.donates = tuple(traced.places)
@@ -134,8 +135,8 @@ class JitProgram:
         return lambda sent, leaves: make(_of_runs(sent[output], self.traced, number))
 
     def _in_memory(self, slot: DonatedSlot, make: Maker) -> _Result:
-        """A result that stays on the device; keys come to the host."""
-        if not is_key(slot.aval.dtype):
+        """A result that stays on the device; keys and complex numbers come to the host."""
+        if not _has_parts(slot.aval.dtype):
             return lambda sent, leaves: slot.result()
 
         def read(sent: Sequence[Array], leaves: Sequence[Any]) -> Any:
@@ -212,12 +213,14 @@ class JitProgram:
 def host_array(given: Any, dtype: Any) -> Array:
     """An argument as NumPy has it, without a copy where its type is right; a key is its words."""
     kind = type(given)
-    if kind is np.ndarray and given.dtype == dtype:
+    if kind is np.ndarray and given.dtype == dtype != np.complex64:
         return given  # type: ignore[no-any-return]
     if is_key(dtype):
         return np.asarray(jax.random.key_data(given))
     if kind is jax.ShapeDtypeStruct:
         raise NoArrayError(f"{given} has a type and no values", remedy="pass an array, or use lower()")
+    if dtype == np.complex64:
+        return with_parts(np.asarray(given, dtype))
     return np.asarray(given, dtype)
 
 
@@ -237,7 +240,7 @@ def _of_runs(array: Array, traced: Traced, number: int) -> Array:
     lanes, aval = traced.lanes, traced.jaxpr.out_avals[number]
     if lanes is None:
         return array
-    rows = array.reshape(lanes.count, *type_of(aval)[0])
+    rows = array.reshape(lanes.count, *device_type(aval)[0])
     axis = lanes.out_axes[number]
     place = axis if axis is None else axis % (len(aval.shape) + 1)
     return np.ascontiguousarray(_from_runs(rows, place)) if place != 0 else rows
@@ -266,6 +269,11 @@ class _Input:
             return array
         rows, shape = _to_runs(array, self.lanes, self.number), self.shape
         return rows.reshape((self.lanes.count * shape[0], *shape[1:]) if shape else (self.lanes.count,))
+
+
+def _has_parts(dtype: Any) -> bool:
+    """True for types that lie on the device as arrays of something else."""
+    return is_key(dtype) or bool(dtype == np.complex64)
 
 
 def _is_in(given: Any, slot: DonatedSlot) -> bool:
@@ -304,7 +312,7 @@ class Maker:
     """
 
     def __init__(self, aval: Any) -> None:
-        self._aval, self._is_plain = aval, not is_key(aval.dtype) and aval.dtype != FLOAT0
+        self._aval, self._is_plain = aval, not _has_parts(aval.dtype) and aval.dtype != FLOAT0
         self._devices = jax.local_devices(backend="cpu")[:1]
         self._sharding = jax.sharding.SingleDeviceSharding(self._devices[0])
 
@@ -316,4 +324,7 @@ class Maker:
             return xla_client.batched_device_put(aval, self._sharding, [array], self._devices)
         if aval.dtype == FLOAT0:
             return np.zeros(aval.shape, FLOAT0)
-        return jax.random.wrap_key_data(jax.numpy.asarray(array), impl=aval.dtype._impl.name)
+        if is_key(aval.dtype):
+            return jax.random.wrap_key_data(jax.numpy.asarray(array), impl=aval.dtype._impl.name)
+        whole = np.ascontiguousarray(array, np.float32).view(np.complex64).reshape(aval.shape)
+        return xla_client.batched_device_put(aval, self._sharding, [whole], self._devices)

@@ -15,7 +15,8 @@ import numpy as np
 from abele.arrays import Array
 from abele.errors import GraphReplicationError
 from abele.frontends.jax.donation import placed_results
-from abele.frontends.jaxpr import Captured, capture, type_of
+from abele.frontends.jax.memory import device_type
+from abele.frontends.jaxpr import Captured, capture
 from abele.frontends.jaxpr.reader import Random
 from abele.network import Schedule, Value
 from abele.poplibs.gcl import CommGroup
@@ -119,7 +120,7 @@ class Traced:
         """A result that is known now: a constant, or one without elements."""
         aval = self.jaxpr.out_avals[number]
         if aval.dtype == FLOAT0 or not aval.size:
-            shape, dtype = type_of(aval)
+            shape, dtype = device_type(aval)
             array = np.zeros(shape, dtype.np)
         elif number in self.outputs and self.outputs[number] in self.captured.network.constants:
             array = np.array(self.captured.network.constants[self.outputs[number]])
