@@ -189,6 +189,22 @@ def test_each_tree_finds_its_own_among_results_of_one_type():
     assert placed_results(tree(((0, 0), {})), four[:2], [False, True], tree(0), four[:1]) == {1: 0}
 
 
+def test_state_survives_a_call_that_the_host_ends():
+    fails = [False, True, False]
+
+    def check(v):
+        if fails.pop(0):
+            raise ValueError("stop")
+        return v
+
+    double = ajax.jit(lambda s: s + jax.pure_callback(check, s, s), donate_argnums=0)
+    state = double(jnp.ones(2))
+    with pytest.raises(ValueError, match="stop"):
+        double(state)
+    np.testing.assert_array_equal(state, 2)
+    np.testing.assert_array_equal(double(state), 4)
+
+
 def test_several_threads_use_one_function(step):
     double = ajax.jit(lambda x: x * 2)
     found = {}

@@ -162,6 +162,16 @@ def test_complex_numbers_go_in_and_come_out():
     np.testing.assert_allclose(got, jnp.stack([2 * z, -2 * z]))
 
 
+def test_random_bits_are_jaxs_or_the_machines():
+    draw, key = lambda k: jax.random.uniform(k, (64,)), jax.random.key(5)
+    exact, fast = ajax.jit(draw)(key), ajax.jit(draw, random="device")
+    np.testing.assert_array_equal(exact, draw(key))
+    assert 0 <= fast(key).min() < 0.2 < 0.8 < fast(key).max() < 1
+    np.testing.assert_array_equal(fast(key), fast(key))
+    assert not np.array_equal(fast(key), exact)
+    assert not np.array_equal(fast(key), fast(jax.random.key(6)))
+
+
 def test_iterations_run_on_a_leading_axis():
     def f(total, x, scale, key):
         return total + x.sum(), (x * scale, 1.0, key)

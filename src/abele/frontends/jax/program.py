@@ -220,7 +220,7 @@ def host_array(given: Any, dtype: Any) -> Array:
     if kind is jax.ShapeDtypeStruct:
         raise NoArrayError(f"{given} has a type and no values", remedy="pass an array, or use lower()")
     if dtype == np.complex64:
-        return with_parts(np.asarray(given, dtype))
+        return np.asarray(with_parts(np.asarray(given, dtype)))
     return np.asarray(given, dtype)
 
 
