@@ -34,7 +34,7 @@ class _Trace:
         return jax.tree.structure(self.out_info)
 
 
-class Mapped(Jitted):
+class MappedFunction(Jitted):
     """A function that runs on several replicas; see :func:`pmap`."""
 
     def __init__(
@@ -165,4 +165,4 @@ def pmap(
     statics = static_broadcasted_argnums
     names = ArgumentNames(fn, statics if statics != () else None, None, donate_argnums, None)
     axes = _Axes(_NO_NAME if axis_name is None else axis_name, in_axes, out_axes, count)
-    return Mapped(fn, names, settings_of(fn, target, settings), random, axes)
+    return MappedFunction(fn, names, settings_of(fn, target, settings), random, axes)
