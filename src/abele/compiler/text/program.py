@@ -175,7 +175,9 @@ TEXT: Meanings[Callable[[Any], str]] = Meanings(
         Abort: _abort,
         ErrorProgram: lambda n: f"error {n.message!r} with {end_text(n.tensor)}",
         CycleCount: lambda n: f"count cycles on tile {n.tile} into {end_text(n.result)}, sync {n.sync.kind}",
-        CycleStamp: lambda n: f"stamp cycles of {tiles_text(np.asarray(n.tile))} into {end_text(n.result)}, sync {n.sync.kind}",
+        CycleStamp: lambda n: (
+            f"stamp cycles of {tiles_text(np.asarray(n.tile))} into {end_text(n.result)}, sync {n.sync.kind}"
+        ),
         SetFloatingPointBehaviour: _behaviour,
         GetHwSeeds: lambda n: f"read seeds into {end_text(n.result)}",
         SetHwSeeds: lambda n: f"set seeds from {end_text(n.seeds)}",

@@ -157,7 +157,7 @@ def _windows(x: Array, params: ConvParams) -> Array:
             (*x.shape[:2], *((n - 1) * by + 1 for n, by in zip(params.field, params.input_dilation, strict=True))),
             x.dtype,
         )
-        apart[(..., *(slice(None, None, by) for by in params.input_dilation))] = x
+        apart[(slice(None), slice(None), *(slice(None, None, by) for by in params.input_dilation))] = x
         x = apart
     ends = list(zip(params.padding_lower, params.padding_upper, strict=True))
     kept = (slice(max(0, -low), n - max(0, -high)) for n, (low, high) in zip(x.shape[2:], ends, strict=True))

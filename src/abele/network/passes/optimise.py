@@ -86,6 +86,6 @@ def places_of(block: OpBlock, known: Mapping[Value, Place]) -> list[Place]:
                 places |= dict.fromkeys(op.outputs, places[max(placed, key=lambda v: v.size)])
         for op in reversed(block.ops):
             here = next((places[v] for v in op.outputs if v in places), None)
-            for value in op.inputs if here is not None else ():
-                places.setdefault(value, here)
+            if here is not None:
+                places = dict.fromkeys(op.inputs, here) | places
     return [next((places[v] for v in op.outputs if v in places), HERE) for op in block.ops]

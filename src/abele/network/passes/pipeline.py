@@ -25,8 +25,8 @@ from abele.network.passes.follow import Follow
 from abele.network.passes.fuse_maps import FuseMaps
 from abele.network.passes.group_convolutions import GroupConvolutions
 from abele.network.passes.join_casts import JoinCasts
-from abele.network.passes.join_views import JoinViews
 from abele.network.passes.join_updates import JoinUpdates
+from abele.network.passes.join_views import JoinViews
 from abele.network.passes.narrow import Narrow
 from abele.network.passes.optimise import Optimise
 from abele.network.passes.outline import Outline
