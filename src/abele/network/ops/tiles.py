@@ -516,7 +516,7 @@ class TileMap(OnTiles):
         """Execute one compute set."""
         attrs, tiles = op.attrs, op.attrs["tiles"]
         codelet = found_vertex(attrs["vertex"], attrs["source"])
-        named = op.debug.name or attrs["vertex"].partition("<")[0].rpartition("::")[2]
+        named = attrs["vertex"].partition("<")[0].rpartition("::")[2]
         wired: dict[str, Tensor] = {}
         for field, value in zip(attrs["reads"], op.inputs, strict=True):
             written = field in attrs["makes"]

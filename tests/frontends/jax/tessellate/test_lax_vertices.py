@@ -1,5 +1,8 @@
 """Primitives of ``jax.lax`` on tiles: each agrees with JAX, and is the library's vertex where there is one."""
 
+import re
+from pathlib import Path
+
 import jax
 import numpy as np
 import pytest
@@ -252,3 +255,23 @@ def test_what_is_not_of_float32_or_half():
     x = above(4).astype(jax.numpy.bfloat16)
     with pytest.raises(TypeError, match="bf16"):
         run(lambda x: tile_map(lax.neg_p, tile_put_sharded(x, TILES)), x)
+
+
+def test_the_page_lists_every_primitive():
+    page = (Path(__file__).parents[4] / "docs" / "tessellate.md").read_text(encoding="utf-8")
+    listed = {name for line in page.splitlines() if line.startswith("|") for name in re.findall(r"`([\w-]+)`", line)}
+    known = {
+        n.removesuffix("_p").replace("scatter_", "scatter-")
+        for n in dir(lax)
+        if n.endswith("_p") and is_registered(getattr(lax, n))
+    }
+    assert known - listed == set()
+    assert len(known) > 70
+
+
+def is_registered(primitive):
+    try:
+        get_ipu_tile_primitive_translation(primitive)
+    except KeyError:
+        return False
+    return True

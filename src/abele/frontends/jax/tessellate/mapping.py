@@ -164,8 +164,9 @@ def tile_map(
                 because="each vertex reads the memory of its own tile",
                 remedy="tile_gather(array, indices, tiles) brings rows to other tiles",
             )
-    # What every call of the primitive needs, and this JAX has but programs for another do not know of.
-    given = CallAttributes({**_DEFAULTS[known.name], **attributes})
+    # Programs leave out parameters that only newer versions of JAX have.
+    named = {n: np.dtype(v) if isinstance(v, type) and issubclass(v, np.generic) else v for n, v in attributes.items()}
+    given = CallAttributes({**_DEFAULTS[known.name], **named})
     arrays = [a.array if isinstance(a.array, jax.core.Tracer | jax.Array) else jnp.asarray(a.array) for a in args]
     made = tile_map_p.bind(*arrays, called=known, tiles=numbers, attributes=given)
     results = [TileShardedArray(v, numbers) for v in made]

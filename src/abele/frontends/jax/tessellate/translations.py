@@ -344,7 +344,7 @@ def _reduce(p: Primitive, tiles: Any, inavals: Avals, attributes: Params) -> Any
             numPartialsM1=num - 1,
             partialsWidth=inner,
         )
-    return _along(p, tiles, f"tessellate::Reduce<{op},{kind}>", value, made, num, inner)
+    return _along(p, tiles, f"tessellate::Reduce<{op},{kind}>", value, made, num=num, inner=inner)
 
 
 def _along(p: Primitive, tiles: Any, vname: str, value: Any, made: Any, num: int, inner: int) -> IpuTileMapEquation:
@@ -360,14 +360,14 @@ def _scan(p: Primitive, tiles: Any, inavals: Avals, attributes: Params) -> IpuTi
     _, num, inner = _around(value.shape, [attributes["axis"] % len(value.shape)], p)
     turned = "true" if attributes["reverse"] else "false"
     name = f"tessellate::Scan<{_SCAN[p.name]},{kind_of(value)},{turned}>"
-    return _along(p, tiles, name, value, value, num, inner)
+    return _along(p, tiles, name, value, value, num=num, inner=inner)
 
 
 def _extremum(p: Primitive, tiles: Any, inavals: Avals, attributes: Params) -> IpuTileMapEquation:
     (value,), (made,) = inavals, results_of(p, inavals, attributes)
     _, num, inner = _around(value.shape, [a % len(value.shape) for a in attributes["axes"]], p)
     name = f"tessellate::ArgExtremum<{p.name.removeprefix('arg')},{kind_of(value)},{kind_of(made)}>"
-    return _along(p, tiles, name, value, made, num, inner)
+    return _along(p, tiles, name, value, made, num=num, inner=inner)
 
 
 # --- products ---------------------------------------------------------------------------------------------------------

@@ -362,7 +362,8 @@ def _info(
         vertex_dim2 = int(aval.shape[-1])
     data = None if constant is None else Base64Data.encode_array(constant)
     slices = tuple(slices2d) if slices2d else None
-    return IpuVertexIOInfo(name, iotype, tuple(aval.shape), IpuType.of(aval), int(vertex_dim2), data, slices)
+    shape, kind = tuple(aval.shape), IpuType.of(aval)
+    return IpuVertexIOInfo(name, iotype, shape, kind, int(vertex_dim2), constant_data=data, slices2d=slices)
 
 
 def make_ipu_vertex_io_info(
