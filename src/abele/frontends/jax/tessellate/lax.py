@@ -158,7 +158,7 @@ rotation2d_p = create_ipu_tile_primitive(
 
 @rotation2d_p.def_impl
 def _rotation2d(cs: Any, inrow0: Any, inrow1: Any) -> Any:
-    c, s = jnp.ravel(cs)
+    c, s = jnp.ravel(cs)[:2]
     return c * inrow0 - s * inrow1, s * inrow0 + c * inrow1
 
 

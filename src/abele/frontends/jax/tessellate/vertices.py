@@ -24,7 +24,6 @@ from abele.codelet import (
     cos,
     log,
     random_u32,
-    rsqrt,
     sqrt,
 )
 from abele.errors import UnknownVertexTypeError, nearest
@@ -441,16 +440,18 @@ def DotProduct(kind: ElementType) -> type:
     return DotProduct
 
 
+# A column begins with its number and a zero, so that steps of a loop, which are all alike, know what they turn.
+
+
 @vertex_template
 def JacobiStep(kind: ElementType) -> type:
-    """Cosine and sine that make two columns' common element zero, and the columns turned by them.
+    """Cosine and sine that make two columns' common element zero, their numbers, and the columns turned.
 
     The angle is that of Golub and Van Loan's ``symSchur2``: the smaller one of two.
     """
 
     @codelet(name="tessellate::JacobiStep<float>")
     class JacobiStep(MultiVertex):
-        rotset: Input[Vector[u32]]
         pcol: Input[Vector[f32]]
         qcol: Input[Vector[f32]]
         cs: Output[Vector[f32]]
@@ -458,8 +459,8 @@ def JacobiStep(kind: ElementType) -> type:
         qcol_updated: Output[Vector[f32]]
 
         def compute(self, worker_id):
-            p = self.rotset[0]
-            q = self.rotset[1]
+            p = i32(self.pcol[0]) + 2
+            q = i32(self.qcol[0]) + 2
             app = self.pcol[p]
             aqq = self.qcol[q]
             apq = self.pcol[q]
@@ -469,12 +470,21 @@ def JacobiStep(kind: ElementType) -> type:
                 tau = (aqq - app) / (2.0 * apq)
                 root = sqrt(1.0 + tau * tau)
                 t = 1.0 / (tau + root) if tau >= 0.0 else 1.0 / (tau - root)
-                c = rsqrt(1.0 + t * t)
+                c = 1.0 / sqrt(1.0 + t * t)
                 s = t * c
+                # Angles whose square sum is 1 on average, or columns would grow or shrink with every step.
+                scale = 1.5 - 0.5 * (c * c + s * s)
+                c = c * scale
+                s = s * scale
             if worker_id == 0:
                 self.cs[0] = c
                 self.cs[1] = s
-            for i in range(worker_id, len(self.pcol), self.num_workers):
+                self.cs[2] = self.pcol[0]
+                self.cs[3] = self.qcol[0]
+                for k in range(2):
+                    self.pcol_updated[k] = self.pcol[k]
+                    self.qcol_updated[k] = self.qcol[k]
+            for i in range(2 + worker_id, len(self.pcol), self.num_workers):
                 a = self.pcol[i]
                 b = self.qcol[i]
                 self.pcol_updated[i] = c * a - s * b
@@ -485,23 +495,26 @@ def JacobiStep(kind: ElementType) -> type:
 
 @vertex_template
 def JacobiRows(kind: ElementType) -> type:
-    """A column with its elements turned in pairs, each pair by the angle of its rows."""
+    """Two columns with their elements turned in pairs, each pair by the angle of its rows."""
 
     @codelet(name="tessellate::JacobiRows<float>")
     class JacobiRows(MultiVertex):
         cs: Input[Vector[f32]]
-        rotset: Input[Vector[u32]]
         pcol: Input[Vector[f32]]
         qcol: Input[Vector[f32]]
         pcol_updated: Output[Vector[f32]]
         qcol_updated: Output[Vector[f32]]
 
         def compute(self, worker_id):
-            for k in range(worker_id, len(self.rotset) // 2, self.num_workers):
-                p = self.rotset[2 * k]
-                q = self.rotset[2 * k + 1]
-                c = self.cs[2 * k]
-                s = self.cs[2 * k + 1]
+            if worker_id == 0:
+                for k in range(2):
+                    self.pcol_updated[k] = self.pcol[k]
+                    self.qcol_updated[k] = self.qcol[k]
+            for k in range(worker_id, len(self.cs) // 4, self.num_workers):
+                c = self.cs[4 * k]
+                s = self.cs[4 * k + 1]
+                p = i32(self.cs[4 * k + 2]) + 2
+                q = i32(self.cs[4 * k + 3]) + 2
                 self.pcol_updated[p] = c * self.pcol[p] - s * self.pcol[q]
                 self.pcol_updated[q] = s * self.pcol[p] + c * self.pcol[q]
                 self.qcol_updated[p] = c * self.qcol[p] - s * self.qcol[q]
