@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from jax import lax
 
+from abele import jax as ajax
 from abele.jax.tessellate import tile_constant_sharded, tile_map, tile_put_sharded
 from abele.jax.tessellate.linalg import (
     dot_product1d_p,
@@ -30,17 +31,17 @@ def symmetric(num, seed=0):
     return (x + x.T) / 2
 
 
-def both(fn, *args):
-    """Results on the host and on the machine, which are alike."""
-    host, machine = [np.asarray(x) for x in jax.tree.leaves(jax.jit(fn)(*args))], run(fn, *args)
-    for a, b in zip(host, machine, strict=True):
+@pytest.mark.slow
+@pytest.mark.parametrize("fn", [ipu_qr, ipu_hessenberg, ipu_jacobi_eigh])
+def test_host_and_machine_agree(fn):
+    x = symmetric(6)
+    for a, b in zip(jax.tree.leaves(jax.jit(fn)(x)), run(fn, x), strict=True):
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)
-    return machine
 
 
 def test_qr():
     x = matrix(6)
-    q, rt = both(ipu_qr, x, np.sign(np.diag(x)))
+    q, rt = run(ipu_qr, x, np.sign(np.diag(x)))
     np.testing.assert_allclose(q @ rt.T, x, atol=3e-6)
     np.testing.assert_allclose(q @ q.T, np.eye(6), atol=3e-6)
     np.testing.assert_allclose(np.tril(rt.T, -1), 0, atol=3e-6)
@@ -49,16 +50,17 @@ def test_qr():
 
 
 def test_qr__of_matrices_that_cancel():
+    factors = ajax.jit(ipu_qr)
     for x in (np.eye(4, dtype=np.float32), np.zeros((4, 4), np.float32), np.diag([1e-4, 1, 1e4, -1]).astype("f4")):
         for signs in (np.ones(4, np.float32), -np.ones(4, np.float32)):
-            q, rt = (np.asarray(v) for v in jax.jit(ipu_qr)(x, signs))
+            q, rt = map(np.asarray, factors(x, signs))
             np.testing.assert_allclose(q @ rt.T, x, rtol=1e-5, atol=1e-9)
             np.testing.assert_allclose(q @ q.T, np.eye(4), atol=1e-6)
 
 
 def test_hessenberg():
     x = matrix(6)
-    q, rt = both(ipu_hessenberg, x)
+    q, rt = run(ipu_hessenberg, x)
     np.testing.assert_allclose(q @ rt.T @ q.T, x, atol=5e-6)
     np.testing.assert_allclose(np.tril(rt.T, -2), 0, atol=3e-6)
     np.testing.assert_allclose(q @ q.T, np.eye(6), atol=3e-6)
@@ -66,12 +68,13 @@ def test_hessenberg():
 
 def test_one_sweep_of_jacobi():
     x = symmetric(6)
-    a, v = both(lambda x: ipu_jacobi_eigh(x, num_iters=1), x)
+    a, v = run(lambda x: ipu_jacobi_eigh(x, num_iters=1), x)
     np.testing.assert_allclose(v.T @ a @ v, x, atol=5e-6)
     rest = a - np.diag(np.diag(a))
     assert np.abs(rest).max() < 0.7 * np.abs(x - np.diag(np.diag(x))).max()
 
 
+@pytest.mark.slow
 def test_eigenvalues_on_the_host():
     x = symmetric(10)
     vectors, values = jax.jit(lambda x: ipu_eigh(x, num_iters=6))(x)
@@ -131,7 +134,7 @@ def test_vertices_of_reflections():
         )
         return v, scale, tile_map(dot_product1d_p, rows, tile_map(lax.neg_p, rows))
 
-    v, scale, partials = both(f, x)
+    v, scale, partials = run(f, x)
     assert not v[:, :2].any()
     reflected = x - scale * (v * x).sum(1, keepdims=True) * v
     np.testing.assert_allclose(reflected[:, 3:], 0, atol=1e-6)

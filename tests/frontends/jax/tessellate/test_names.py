@@ -4,7 +4,10 @@ import subprocess
 import sys
 from textwrap import dedent
 
+import pytest
+
 from abele.jax import tessellate
+from abele.jax.__main__ import main
 
 PROGRAM = """
     import sys
@@ -58,9 +61,12 @@ def test_a_program_as_it_was_written(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["done", "with", "arguments"]
-    nothing = subprocess.run(command[:-3], capture_output=True, text=True, check=False)
-    assert nothing.returncode != 0
-    assert "program.py" in nothing.stderr
+
+
+def test_no_program(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["abele.jax"])
+    with pytest.raises(SystemExit, match=r"program\.py"):
+        main()
 
 
 def test_public_names():
