@@ -46,6 +46,20 @@ PROGRAM = """
     np.testing.assert_array_equal(np.asarray(out), 3 * a)
     assert (np.asarray(end)[:, 0] > np.asarray(start)[:, 0]).all()
     np.testing.assert_array_equal(np.asarray(jax.jit(lambda x: tile_map(jax.lax.neg_p, x), backend="cpu")(out)), -3 * a)
+    plain = jax.jit(lambda x: ipu_cycle_count(tile_map(jax.lax.neg_p, tile_put_sharded(x, tiles))))
+    negative, count = plain(a)
+    assert np.asarray(count)[:, 0].all()  # which is the machine's
+    assert jax.jit(lambda x: jax.jit(lambda y: 2 * y)(x), static_argnames=())(a).sum() == 2 * a.sum()
+    assert plain.lower(a)
+
+
+    class Model:
+        @partial(jax.jit, static_argnums=(0,))
+        def double(self, x):
+            return tile_map(jax.lax.add_p, *[tile_put_sharded(x, tiles)] * 2)
+
+
+    np.testing.assert_array_equal(np.asarray(Model().double(a)), 2 * a)
     params = TileGatherParams([0, 1], [2, 3], [4, 5])
     assert TileGatherParams.from_json_str(params.to_json_str()) == params
     assert TileDataBarrierParams("vertex", [[0, 1], [7]]).max_tile == 7
