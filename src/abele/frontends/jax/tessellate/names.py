@@ -159,7 +159,7 @@ def _machine_jit(fun: Any, options: dict[str, Any]) -> Any:
 
 
 class JitOfEither:
-    """What ``jax.jit`` gives after :func:`install`: functions with rows on tiles run on the machine, others in JAX.
+    """Function that ``jax.jit`` gives after :func:`install`: it runs on the machine if rows are on tiles, else in JAX.
 
     Args:
         fun: The function.
