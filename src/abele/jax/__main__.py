@@ -6,8 +6,7 @@ import runpy
 import sys
 from pathlib import Path
 
-from abele.frontends.jax.tessellate import names
-from abele.jax import install
+from abele.frontends.jax.tessellate.names import install
 
 
 def main() -> None:
@@ -15,7 +14,6 @@ def main() -> None:
     arguments = sys.argv[1:]
     if not arguments or arguments[0] in ("-h", "--help"):
         sys.exit("usage: python -m abele.jax (program.py | -m module) [arguments]")
-    names.install()
     install()
     if arguments[0] == "-m" and len(arguments) > 1:
         sys.argv = arguments[1:]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from functools import partial, update_wrapper, wraps
+from functools import wraps
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -13,6 +13,7 @@ import jax.core
 import jax.extend.core
 import jax.interpreters.xla
 
+from abele.frontends.jax.install import install as jit_for_the_machine
 from abele.frontends.jax.tessellate import arrays, lax, linalg, mapping, primitives, random, types, vertex_utils
 
 NUM_TILES = 1472
@@ -124,11 +125,11 @@ _PLACES = {
 
 
 def install() -> None:
-    """Let ``import tessellate_ipu`` find this package, and ``jax.jit`` compile for the machine.
+    """Let ``import tessellate_ipu`` find this package, and ``jax.jit`` be ours as after ``abele.jax.install()``.
 
-    That holds for ``jax.jit(…, backend="ipu")``, and for functions that put rows on tiles. ``jax.devices("ipu")`` is
-    one device, and names that JAX had when such programs were written are there again.
+    ``jax.devices("ipu")`` is one device, and names that JAX had when such programs were written are there again.
     """
+    jit_for_the_machine()
     if "tessellate_ipu" in sys.modules:
         return
     contents = _own()
@@ -151,83 +152,14 @@ def _module(name: str, contents: dict[str, Any]) -> Any:
     return made
 
 
-def _machine_jit(fun: Any, options: dict[str, Any]) -> Any:
-    from abele.frontends.jax import jit
-
-    known = ("static_argnums", "static_argnames", "donate_argnums", "donate_argnames")
-    return jit(fun, **{n: v for n, v in options.items() if n in known})
-
-
-class JitOfEither:
-    """Function that ``jax.jit`` gives after :func:`install`: it runs on the machine if rows are on tiles, else in JAX.
-
-    Args:
-        fun: The function.
-        host: The function as JAX compiles it.
-        options: Options of ``jax.jit``.
-    """
-
-    def __init__(self, fun: Any, host: Any, options: dict[str, Any]) -> None:
-        self._fun, self._host, self._options = fun, host, options
-        self._known: dict[Any, bool] = {}
-        self._machine: Any = None
-        update_wrapper(self, fun)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Results, of the machine where rows lie on its tiles."""
-        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((args, kwargs))):
-            return self._host(*args, **kwargs)
-        jaxpr = self._host.trace(*args, **kwargs).jaxpr.jaxpr
-        if jaxpr not in self._known:
-            self._known[jaxpr] = _is_on_tiles(jaxpr)
-        if not self._known[jaxpr]:
-            return self._host(*args, **kwargs)
-        if self._machine is None:
-            self._machine = _machine_jit(self._fun, self._options)
-        return self._machine(*args, **kwargs)
-
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else partial(self, instance)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._host, name)
-
-
-def _is_on_tiles(jaxpr: Any) -> bool:
-    """True if an equation, or one inside of it, is of this room."""
-    if any(eqn.primitive.name in _OURS for eqn in jaxpr.eqns):
-        return True
-    inside = (j for eqn in jaxpr.eqns for j in jax.extend.core.jaxprs_in_params(eqn.params))
-    return any(_is_on_tiles(getattr(j, "jaxpr", j)) for j in inside)
-
-
-_OURS = {
-    *(p.name for p in vars(primitives).values() if isinstance(p, jax.extend.core.Primitive)),
-    *(p.name for p in vars(random).values() if isinstance(p, jax.extend.core.Primitive)),
-    mapping.tile_map_p.name,
-}
-"""Primitives of this room."""
-
-
 def _extend_jax() -> None:
-    host_jit, host_devices = jax.jit, jax.devices
-
-    @wraps(host_jit)
-    def chosen_jit(fun: Any = None, /, *, backend: str | None = None, **options: Any) -> Any:
-        if fun is None:
-            return partial(chosen_jit, backend=backend, **options)
-        if backend == "ipu":
-            return _machine_jit(fun, options)
-        # The host is the default; to name it here is deprecated in JAX.
-        chosen = {} if backend in (None, "cpu") else {"backend": backend}
-        host = host_jit(fun, **chosen, **options)
-        return JitOfEither(fun, host, options) if backend is None else host
+    host_devices = jax.devices
 
     @wraps(host_devices)
     def chosen_devices(backend: Any = None) -> Any:
         return [IpuDevice()] if backend == "ipu" else host_devices(backend)
 
-    jax.jit, jax.devices = chosen_jit, chosen_devices
+    jax.devices = chosen_devices
     core: Any = jax.core
     for name in ("Primitive", "Jaxpr", "JaxprEqn", "ClosedJaxpr", "Literal", "Var"):
         if name not in vars(core):
