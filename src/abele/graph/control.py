@@ -176,13 +176,13 @@ class CycleStamp(Program):
     Args:
         result: u32[2]; of several tiles u32[tiles, 2].
         tile: The tile whose counter is read, or several.
-        sync: The barrier before the reading.
+        sync: The barrier before the reading; None if tiles read their counters as they come to it.
     """
 
-    def __init__(self, result: Tensor, tile: int | Iterable[int] = 0, sync: str = "internal") -> None:
+    def __init__(self, result: Tensor, tile: int | Iterable[int] = 0, sync: str | None = "internal") -> None:
         self.result = result
         self.tile = tile if isinstance(tile, int) else tuple(tile)
-        self.sync = Sync(sync)
+        self.sync = None if sync is None else Sync(sync)
         self.debug = here("cycle_stamp")
         _check_counter(result, self.debug.location, 1 if isinstance(self.tile, int) else len(self.tile))
 

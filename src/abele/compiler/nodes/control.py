@@ -196,6 +196,9 @@ def _timer(analysis: Analysis, step: Step) -> Superstep:
     access = analysis.access(step)
     tile = np.resize(np.repeat(np.asarray(node.tile, np.int32), 2), node.result.size)
     plan = plan_delivery(node.result, tile, analysis.layout, analysis.system.ipu.num_tiles, outward=True)
+    if node.sync is None:
+        apart = analysis.groups.apart
+        return _steering(analysis, step, access, sync_cycles=0, plan=plan, work_cycles=TIMER_READ_CYCLES, meets=apart)
     return _barrier(analysis, step, access, node.sync, plan, TIMER_READ_CYCLES)
 
 

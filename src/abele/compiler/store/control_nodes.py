@@ -146,19 +146,27 @@ stored(
 )
 
 
+def _tiles_of(node: CycleStamp) -> list[int]:
+    return [node.tile] if isinstance(node.tile, int) else list(node.tile)
+
+
+def _stamp(result: Any, tiles: list[int], sync: str) -> CycleStamp:
+    return CycleStamp(result, tiles[0] if result.ndim == 1 else tiles, None if sync == "none" else sync)
+
+
 class CycleStampRow(NodeForm, tag="CycleStamp"):
-    """A reading of the cycle counter."""
+    """A reading of the cycle counters of tiles; ``none`` for one without a barrier."""
 
     result: Number
-    tile: Number
+    tiles: list[Number]
     sync: Name
 
 
 stored(
     CycleStamp,
     CycleStampRow,
-    parts=lambda out, n: [out.view(n.result), n.tile, n.sync.kind],
-    make=lambda at, result, tile, sync: CycleStamp(at.view(result), at.tile(tile), sync),
+    parts=lambda out, n: [out.view(n.result), _tiles_of(n), "none" if n.sync is None else n.sync.kind],
+    make=lambda at, result, tiles, sync: _stamp(at.view(result), [at.tile(t) for t in tiles], sync),
 )
 
 

@@ -147,6 +147,11 @@ def _replica_copy(node: CrossReplicaCopy) -> str:
     return f"copy {end_text(node.source)} → {end_text(node.destination)} of replica {way}"
 
 
+def _stamp(node: CycleStamp) -> str:
+    sync = "no sync" if node.sync is None else f"sync {node.sync.kind}"
+    return f"stamp cycles of {tiles_text(np.asarray(node.tile))} into {end_text(node.result)}, {sync}"
+
+
 def _behaviour(node: SetFloatingPointBehaviour) -> str:
     words = ", ".join(f"{name} {'on' if value else 'off'}" for name, value in node.fields.items())
     return f"floating point: {words or 'as it is'}"
@@ -175,9 +180,7 @@ TEXT: Meanings[Callable[[Any], str]] = Meanings(
         Abort: _abort,
         ErrorProgram: lambda n: f"error {n.message!r} with {end_text(n.tensor)}",
         CycleCount: lambda n: f"count cycles on tile {n.tile} into {end_text(n.result)}, sync {n.sync.kind}",
-        CycleStamp: lambda n: (
-            f"stamp cycles of {tiles_text(np.asarray(n.tile))} into {end_text(n.result)}, sync {n.sync.kind}"
-        ),
+        CycleStamp: _stamp,
         SetFloatingPointBehaviour: _behaviour,
         GetHwSeeds: lambda n: f"read seeds into {end_text(n.result)}",
         SetHwSeeds: lambda n: f"set seeds from {end_text(n.seeds)}",

@@ -88,10 +88,19 @@ def tile_barrier(net: BlockBuilder, values: Sequence[Value]) -> tuple[Value, ...
     return net.emit_many("tile_barrier", values, [v.type for v in values])
 
 
-def tile_cycles(net: BlockBuilder, values: Sequence[Value], tiles: Sequence[int]) -> tuple[Value, ...]:
-    """``values``, and after them the cycle counter of each tile when they are there: u32[tiles, 2], low word first."""
+def tile_cycles(
+    net: BlockBuilder, values: Sequence[Value], tiles: Sequence[int], *, sync: bool = False
+) -> tuple[Value, ...]:
+    """``values``, and after them the cycle counter of each tile when they are there: u32[tiles, 2], low word first.
+
+    Args:
+        net: Network or block to extend.
+        values: Values that the reading waits for.
+        tiles: Tiles whose counters are read.
+        sync: True for a barrier of all tiles before it.
+    """
     kinds = [*(v.type for v in values), ((len(tiles), 2), u32)]
-    return net.emit_many("tile_cycles", values, kinds, tiles=tuple(tiles))
+    return net.emit_many("tile_cycles", values, kinds, tiles=tuple(tiles), sync=sync)
 
 
 def tile_map(
@@ -410,7 +419,7 @@ class TileBarrier(Ordered):
 class TileCycles(Ordered):
     """Its operands, and the cycle counters of tiles when all of them are there."""
 
-    attributes: ClassVar = {"tiles": tuple}
+    attributes: ClassVar = {"tiles": tuple, "sync": bool}
 
     def types(self, op: NetworkOp) -> Types:
         """The operands' types, and two words for each tile."""
@@ -424,7 +433,8 @@ class TileCycles(Ordered):
         """One reading of the counters."""
         made, tiles = self.passed(to, op), op.attrs["tiles"]
         counters = on_tiles(to.graph, op.outputs[-1].shape, u32, tiles, "cycles")
-        to.prog.add(CycleStamp(counters, to.graph.in_top_level(tiles).tolist()))
+        kind = "internal" if op.attrs["sync"] else None
+        to.prog.add(CycleStamp(counters, to.graph.in_top_level(tiles).tolist(), kind))
         return (*made, counters)
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:

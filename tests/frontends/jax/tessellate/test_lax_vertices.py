@@ -11,10 +11,12 @@ from jax import lax
 from abele.errors import UnsupportedOpError
 from abele.jax.tessellate import (
     get_ipu_tile_primitive_translation,
+    ipu_cycle_count,
     primitive_clone,
     scaled_add,
     scaled_sub,
     tile_map,
+    tile_put_replicated,
     tile_put_sharded,
 )
 from abele.jax.tessellate import lax as tlax
@@ -212,7 +214,7 @@ ROWS_OF_ROWS["preferred_element_type"] = np.dtype("f4")
         ((lax.convert_element_type_p, [above(4)], CAST), "Cast1D<float,half>"),
         (
             (lax.dot_general_p, [above(8, 16, dtype=HALF), above(16, 16, dtype=HALF)], ROWS_OF_ROWS),
-            "ConvPartial1x1Out<half,float,true,false,16,4,false>",
+            "ConvPartial1x1Out<half,float,true,true,16,4,false>",
         ),
         ((tlax.scaled_add_p, [f32(4), f32(4), f32()], {}), "ScaledAddSupervisor<float,float,float,false,false>"),
     ],
@@ -275,3 +277,32 @@ def is_registered(primitive):
     except KeyError:
         return False
     return True
+
+
+BESIDE = {"dimension_numbers": (((1,), (1,)), ((), ()))}
+
+
+@pytest.mark.parametrize(
+    ("primitive", "shapes", "params", "measured", "tolerance"),
+    [
+        (lax.add_p, [(10,), (10,)], {}, 330, 0),
+        (lax.add_p, [(1024,), (1024,)], {}, 1860, 0),
+        (tlax.scaled_sub_p, [(64,), (64,), ()], {}, 375, 4),
+        (tlax.scaled_sub_p, [(512,), (512,), ()], {}, 1043, 4),
+        (lax.dot_general_p, [(256, 16), (16, 16)], BESIDE, 1352, 60),
+        (tlax.rotation2d_p, [(2,), (512,), (512,)], {}, 1436, 1),
+    ],
+)
+def test_cycles_beside_those_measured_on_a_bow(primitive, shapes, params, measured, tolerance):
+    """Raw readings of TessellateIPU's tests and notebooks."""
+    kind = np.float16 if primitive is lax.dot_general_p else np.float32
+
+    def f(*given):
+        arrays = ipu_cycle_count(*(tile_put_replicated(x, TILES) for x in given))
+        *arrays, start = arrays
+        made = tile_map(primitive, *arrays, **params)
+        *_, end = ipu_cycle_count(*(made if isinstance(made, list) else [made]))
+        return start, end
+
+    start, end = run(f, *(np.ones(shape, kind) for shape in shapes))
+    assert abs(int(end[0, 0]) - int(start[0, 0]) - measured) <= tolerance

@@ -370,7 +370,7 @@ def ipu_cycle_count(*args: TileShardedArray, sync: bool = False) -> tuple[TileSh
 
     Args:
         *args: Arrays that the reading waits for.
-        sync: True for a barrier of all tiles before it. The machine has one anyway.
+        sync: True for a barrier of all tiles before it.
 
     Returns:
         The arrays, and u32[tiles, 2], low word first. On the host, where nothing counts, zeros.
@@ -381,6 +381,8 @@ def ipu_cycle_count(*args: TileShardedArray, sync: bool = False) -> tuple[TileSh
     check_sharded("ipu_cycle_count", args)
     if not args:
         raise TypeMismatchError("ipu_cycle_count reads the counters of an array's tiles", remedy="give it an array")
-    *made, count = primitives.tile_cycles_p.bind(*(_as_jax(a.array) for a in args), tiles=args[0].tiles)
+    *made, count = primitives.tile_cycles_p.bind(
+        *(_as_jax(a.array) for a in args), tiles=args[0].tiles, sync=bool(sync)
+    )
     given = tuple(TileShardedArray(v, a.tiles) for v, a in zip(made, args, strict=True))
     return (*given, TileShardedArray(count, args[0].tiles))

@@ -68,7 +68,7 @@ def _together(*arrays: Any) -> list[Any]:
     return [jnp.asarray(a) for a in arrays]
 
 
-def _counted(*arrays: Any, tiles: tuple[int, ...]) -> list[Any]:
+def _counted(*arrays: Any, tiles: tuple[int, ...], sync: bool) -> list[Any]:
     return [*_together(*arrays), jnp.zeros((len(tiles), 2), jnp.uint32)]
 
 

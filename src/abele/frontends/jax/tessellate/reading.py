@@ -84,9 +84,9 @@ def barrier(call: PrimitiveCall, *values: Value) -> tuple[Value, ...]:
 
 @_runs
 @primitive("tile_cycles")
-def cycles(call: PrimitiveCall, *values: Value, tiles: tuple[int, ...]) -> tuple[Value, ...]:
+def cycles(call: PrimitiveCall, *values: Value, tiles: tuple[int, ...], sync: bool) -> tuple[Value, ...]:
     """Values, and counters."""
-    return on_tiles.tile_cycles(call.net, values, tiles)
+    return on_tiles.tile_cycles(call.net, values, tiles, sync=sync)
 
 
 # --- random states ----------------------------------------------------------------------------------------------------

@@ -401,7 +401,7 @@ def _matrix_units(p: Primitive, tiles: Any, lhs: Any, rhs: Any, made: Any) -> Ip
     return equation(
         p,
         tiles,
-        f"poplin::ConvPartial1x1Out<{kinds[0]},{kinds[1]},{str(limited).lower()},false,{UNITS},4,false>",
+        f"poplin::ConvPartial1x1Out<{kinds[0]},{kinds[1]},{str(limited).lower()},true,{UNITS},4,false>",
         [
             make_ipu_vertex_in_info("in", lhs, vertex_dim2=rows * UNITS),
             make_ipu_vertex_in_info("weights", rhs, vertex_dim2=UNITS * UNITS),
