@@ -21,7 +21,7 @@ from abele.arrays import Array
 from abele.codelet import CodeletDef
 from abele.codelet.names import normalised
 from abele.errors import UnknownVertexTypeError, UnsupportedOpError, nearest
-from abele.graph import Copy, CycleStamp, Execute, GetHwSeeds, Graph, Regions, SetHwSeeds, Tensor
+from abele.graph import Copy, CycleStamp, Execute, GetHwSeeds, Graph, Regions, SetHwSeeds, Sync, Tensor
 from abele.graph.gather import gathered
 from abele.graph.regions import rows
 from abele.llvm.random import hash_u32
@@ -433,8 +433,9 @@ class TileCycles(Ordered):
         """One reading of the counters."""
         made, tiles = self.passed(to, op), op.attrs["tiles"]
         counters = on_tiles(to.graph, op.outputs[-1].shape, u32, tiles, "cycles")
-        kind = "internal" if op.attrs["sync"] else None
-        to.prog.add(CycleStamp(counters, to.graph.in_top_level(tiles).tolist(), kind))
+        if op.attrs["sync"]:
+            to.prog.add(Sync("internal"))
+        to.prog.add(CycleStamp(counters, to.graph.in_top_level(tiles).tolist(), None))
         return (*made, counters)
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
