@@ -192,6 +192,7 @@ def _timer(analysis: Analysis, step: Step) -> Superstep:
     node = step.node
     assert isinstance(node, CycleCount | CycleStamp)
     if step.kind == "timer_start":
+        assert node.sync is not None  # of a timed program
         return _barrier(analysis, step, Access(), node.sync)
     access = analysis.access(step)
     tile = np.resize(np.repeat(np.asarray(node.tile, np.int32), 2), node.result.size)

@@ -8,6 +8,7 @@ from jax import lax
 
 from abele import jax as ajax
 from abele.errors import TileMappingError
+from abele.graph import CycleStamp, walk
 from abele.jax.tessellate import (
     TileShardedArray,
     ipu_cycle_count,
@@ -151,6 +152,20 @@ def test_counters_are_read_in_order():
     assert (first == add + 45).all()
     assert (second == first + 64).all()
     assert [kind for kind, _ in steps(compiled)] == ["control", "compute", "control", "compute", "control", "control"]
+
+
+def test_programs_with_counters_are_saved_and_loaded(tmp_path):
+    def f(x):
+        a, start = ipu_cycle_count(tile_put_sharded(x, TILES))
+        b, end = ipu_cycle_count(tile_map(lax.exp_p, a), sync=True)
+        return b, start, end
+
+    executable = ajax.jit(f).lower(rows(3)).compile().executable
+    executable.save(tmp_path / "program")
+    again = type(executable).load(tmp_path / "program")
+    assert again.listing() == executable.listing()
+    readings = [n for n in walk(again.program) if isinstance(n, CycleStamp)]
+    assert [(n.tile, n.sync) for n in readings] == [(TILES, None)] * 2
 
 
 def test_counters_are_zeros_on_the_host():
