@@ -54,6 +54,18 @@ _SAME_NAME = {
         {"frontends/poptorch/options/strategies.py", "network/ir/value.py"},
         "PopTorch's stage of a pipeline",
     ),
+    "Tensor": (
+        {"frontends/keras/tensorflow/tensors.py", "graph/tensor.py", "poplar/tensor.py"},
+        "TensorFlow's class, of which JAX's arrays are instances",
+    ),
+    "TensorSpec": (
+        {"frontends/keras/tensorflow/shapes.py", "frontends/poptorch/values/signature.py"},
+        "TensorFlow's shape and type of a tensor; the front end of PyTorch has one of its own",
+    ),
+    "Variable": (
+        {"frontends/keras/tensorflow/variables.py", "graph/variable.py", "pva/variables.py"},
+        "TensorFlow's variable, which is one of Keras",
+    ),
 }
 """Names with two classes: where they are, and why the name stays."""
 

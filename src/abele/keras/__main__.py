@@ -11,7 +11,7 @@ from abele.keras import install
 
 _USAGE = "usage: python -m abele.keras [--shadow] (program.py | -m module) [arguments]"
 _OLDER = "Do not pass an `input_shape`"
-"""What Keras 3 has to say of arguments that every program of Keras 2 has."""
+"""Words of Keras 3 about arguments that every program of Keras 2 has."""
 
 
 def main() -> None:

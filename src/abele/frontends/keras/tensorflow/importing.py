@@ -24,7 +24,7 @@ _BESIDE = {
 """Packages of the SDK that programs import beside TensorFlow, and where they are here."""
 
 
-class _Finder(MetaPathFinder, Loader):
+class _LookalikeFinder(MetaPathFinder, Loader):
     """Finds modules by the attributes of the lookalike, and those beside it by their place here.
 
     Args:
@@ -72,7 +72,7 @@ def _submodule(package: ModuleType, name: str) -> Any:
     return importlib.import_module(full) if importlib.util.find_spec(full) is not None else None
 
 
-_finder: _Finder | None = None
+_finder: _LookalikeFinder | None = None
 
 
 def install(name: str = "tensorflow", *, shadow: bool = False) -> None:
@@ -109,7 +109,7 @@ def install(name: str = "tensorflow", *, shadow: bool = False) -> None:
     beside: dict[str, ModuleType | str] = {
         other: place for other, place in _BESIDE.items() if _is_free(other) and importlib.util.find_spec(place)
     }
-    _finder = _Finder({name: made, **beside})
+    _finder = _LookalikeFinder({name: made, **beside})
     sys.meta_path.insert(0, _finder)
     made.__spec__ = ModuleSpec(name, _finder, is_package=True)
     sys.modules[name] = made

@@ -24,10 +24,10 @@ class Lookalike(ModuleType):
 
     Args:
         name: The full name that programs import.
-        names: What it has; a function without arguments under a name in ``lazy`` is called when that name is read.
+        names: Its contents.
         over: A module that has further names.
         refused: Names that raise an error when they are called, with what to do instead.
-        lazy: Names that are made when they are read first.
+        lazy: Functions that make a name when it is read first.
     """
 
     def __init__(

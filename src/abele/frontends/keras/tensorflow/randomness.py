@@ -1,4 +1,4 @@
-"""Where random numbers come from: a seed for all, a seed per operation, and a number that counts draws.
+"""Sources of random numbers: a seed for all, a seed per operation, and a count of draws.
 
 The distributions are TensorFlow's; the numbers are JAX's threefry and, for the order of data, NumPy's.
 """

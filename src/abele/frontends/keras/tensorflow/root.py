@@ -324,7 +324,7 @@ def _compat(names: dict[str, Any]) -> Lookalike:
         "global_variables_initializer": system.nothing,
         "random_uniform": RANDOM["uniform"],
         "random_normal": RANDOM["normal"],
-        "ConfigProto": lambda **_: Settings(),
+        "ConfigProto": lambda **_: AnySettings(),
         "Dimension": type("Dimension", (), {"__doc__": "A dim of TensorFlow 1: there is none."}),
     }
     eager = "programs of TensorFlow 1 do not run; eager functions, tf.function and model.fit do"
@@ -336,13 +336,13 @@ def _compat(names: dict[str, Any]) -> Lookalike:
     return Lookalike("tensorflow.compat", {**system.COMPAT, "v1": v1, "v2": v2})
 
 
-class Settings:
+class AnySettings:
     """A message of settings: any attribute may be set, and makes no difference."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        made = Settings()
+        made = AnySettings()
         object.__setattr__(self, name, made)
         return made
 

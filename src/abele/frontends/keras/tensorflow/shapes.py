@@ -63,7 +63,7 @@ class TensorShape(tuple[int | None, ...]):
         return self.merged(other) is not None
 
     def merged(self, other: Any) -> TensorShape | None:
-        """What is known of a tensor that has both shapes, None if there can be none."""
+        """Shape of a tensor that has both shapes, None if there can be none."""
         theirs = TensorShape(other)
         if self.rank is None or theirs.rank is None:
             return theirs if self.rank is None else self
@@ -74,7 +74,7 @@ class TensorShape(tuple[int | None, ...]):
         return TensorShape(a if b is None else b for a, b in zip(self, theirs, strict=True))
 
     def merge_with(self, other: Any) -> TensorShape:
-        """What is known of a tensor that has both shapes.
+        """Shape of a tensor that has both shapes.
 
         Raises:
             TensorError: There can be none.
@@ -122,16 +122,16 @@ class TensorShape(tuple[int | None, ...]):
 
 
 class TypeSpec:
-    """What is known of a value before it is there."""
+    """Knowledge of a value before it is there."""
 
 
 class TensorSpec(TypeSpec):
-    """What is known of a tensor before it is there.
+    """Knowledge of a tensor before it is there.
 
     Args:
         shape: Its dims; None where one, or their number, is not known.
         dtype: Its element type.
-        name: What it is called.
+        name: Its name.
     """
 
     def __init__(self, shape: Any = None, dtype: Any = "float32", name: str | None = None) -> None:
@@ -141,7 +141,7 @@ class TensorSpec(TypeSpec):
 
     @classmethod
     def from_tensor(cls, tensor: Any, name: str | None = None) -> TensorSpec:
-        """What is known of a tensor that is there."""
+        """Spec of a tensor."""
         return cls(tensor.shape, of_array(tensor), name)
 
     @classmethod

@@ -94,7 +94,7 @@ class _TensorKind(type):
 
 
 class Tensor(metaclass=_TensorKind):
-    """What ``isinstance(x, tf.Tensor)`` is True of: JAX arrays, those being traced, and tensors of strings."""
+    """Class of JAX arrays, traced ones and tensors of strings in ``isinstance(x, tf.Tensor)``."""
 
 
 def tensor_of(value: Any, dtype: Any = None) -> Any:
@@ -218,10 +218,10 @@ def _set_shape(self: Any, shape: Any) -> None:
 
 def _ref(self: Any) -> Any:
     """Something that hashes, and is equal for the same tensor alone."""
-    return Reference(self)
+    return TensorReference(self)
 
 
-class Reference:
+class TensorReference:
     """A tensor as the key of a dict."""
 
     def __init__(self, tensor: Any) -> None:
@@ -232,7 +232,7 @@ class Reference:
         return self._tensor
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Reference) and self._tensor is other._tensor
+        return isinstance(other, TensorReference) and self._tensor is other._tensor
 
     def __hash__(self) -> int:
         return id(self._tensor)
@@ -240,7 +240,7 @@ class Reference:
 
 _ADDED = {"numpy": _numpy, "get_shape": _get_shape, "set_shape": _set_shape, "ref": _ref}
 _TRACED = ("get_shape", "set_shape", "ref")
-"""What tensors that are being traced have, too: they have no values."""
+"""Methods that need no values, for tensors that are being traced."""
 
 
 def extend_arrays() -> None:

@@ -25,7 +25,7 @@ class Variable(keras.Variable, metaclass=_VariableKind):  # type: ignore[misc]
         initial_value: Its first value, or a function that gives it.
         trainable: True if optimisers change it; by default if it is of real numbers.
         dtype: Its type; by default that of the value.
-        name: What it is called.
+        name: Its name.
         shape: Its dims; by default those of the value.
     """
 
@@ -103,7 +103,7 @@ class VariableModule:
     """``tf.Module``: an object whose attributes may be variables and other modules.
 
     Args:
-        name: What it is called.
+        name: Its name.
     """
 
     def __init__(self, name: str | None = None) -> None:
@@ -111,7 +111,7 @@ class VariableModule:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Its name."""
         return self._name
 
     @property

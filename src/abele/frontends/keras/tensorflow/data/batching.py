@@ -9,8 +9,8 @@ import numpy as np
 
 from ..shapes import TensorShape, TensorSpec
 from ..structure import flatten, map_structure
-from .nodes import INFINITE, UNKNOWN, InvalidArgumentError, Node, Over, Slices, all_rows, every_element
-from .rows import Array, RowReader, Rows, is_ragged, join, stacked
+from .nodes import INFINITE, UNKNOWN, InvalidArgumentError, Node, Over, RowsOfArrays, all_rows, every_element
+from .rows import Array, ElementRows, RowReader, is_ragged, join, stacked
 
 
 class Batched(Over):
@@ -37,12 +37,12 @@ class Batched(Over):
         total = self.source.count()
         return total if total < 0 else total // self._size if self._whole else -(-total // self._size)
 
-    def blocks(self) -> Iterator[Rows]:
+    def blocks(self) -> Iterator[ElementRows]:
         """A batch after the other."""
         reader = RowReader(self.source.blocks())
         while (rows := reader.read(self._size)) is not None:
             if rows.size == self._size or not self._whole:
-                yield Rows.of([self._stack(column, leaf)[None] for leaf, column in enumerate(rows.gathered())])
+                yield ElementRows.of([self._stack(column, leaf)[None] for leaf, column in enumerate(rows.gathered())])
 
     def _stack(self, column: Array, leaf: int) -> Array:
         if is_ragged(column):
@@ -82,14 +82,14 @@ class PaddedBatched(Over):
         """Batches of the source's elements."""
         return Batched(self.source, self._size, self._whole).count()
 
-    def blocks(self) -> Iterator[Rows]:
+    def blocks(self) -> Iterator[ElementRows]:
         """A batch after the other."""
         reader = RowReader(self.source.blocks())
         while (rows := reader.read(self._size)) is not None:
             if rows.size == self._size or not self._whole:
-                yield Rows.of([column[None] for column in self.stacked(rows)])
+                yield ElementRows.of([column[None] for column in self.stacked(rows)])
 
-    def stacked(self, rows: Rows) -> list[Array]:
+    def stacked(self, rows: ElementRows) -> list[Array]:
         """Elements padded and stacked: an array per leaf."""
         columns = zip(rows.gathered(), self._shapes, self._values, strict=True)
         return [_padded(column, shape, value) for column, shape, value in columns]
@@ -124,14 +124,14 @@ class Unbatched(Over):
         known = next(iter(rows))
         return total if total == INFINITE else UNKNOWN if total < 0 or known is None else total * known
 
-    def blocks(self) -> Iterator[Rows]:
+    def blocks(self) -> Iterator[ElementRows]:
         """The rows of an element after those of the other."""
         for leaves in every_element(self.source):
             if len({len(leaf) for leaf in leaves}) > 1:
                 raise InvalidArgumentError(
                     f"unbatch() of an element whose tensors have {[len(leaf) for leaf in leaves]} rows"
                 )
-            yield Rows.of(leaves)
+            yield ElementRows.of(leaves)
 
 
 class Windowed(Over):
@@ -165,20 +165,20 @@ class Windowed(Over):
         span = (self._size - 1) * self._stride
         return len(range(0, max(total - span, 0) if self._whole else total, self._shift))
 
-    def blocks(self) -> Iterator[Rows]:
+    def blocks(self) -> Iterator[ElementRows]:
         """A window after the other."""
         reader, span = RowReader(self.source.blocks()), (self._size - 1) * self._stride + 1
         while (rows := reader.read(span)) is not None:
             if rows.size == span or not self._whole:
-                yield Rows.one(self._datasets(rows.cut(0, None, self._stride)))
+                yield ElementRows.one(self._datasets(rows.cut(0, None, self._stride)))
             if rows.size > self._shift:
                 reader.put_back(rows.cut(self._shift))
             elif reader.read(self._shift - rows.size) is None and self._shift > rows.size:
                 return
 
-    def _datasets(self, rows: Rows) -> Iterator[Any]:
+    def _datasets(self, rows: ElementRows) -> Iterator[Any]:
         for array, places, leaf in zip(rows.arrays, rows.places, flatten(self.source.spec, lists=False), strict=True):
-            yield self._dataset(Slices(Rows((array,), (places,)), leaf))
+            yield self._dataset(RowsOfArrays(ElementRows((array,), (places,)), leaf))
 
 
 class DatasetSpec:
@@ -203,16 +203,16 @@ def _stacked_spec(leaf: Any, size: int | None) -> Any:
 
 def batched_by_length(
     node: Node, lengths: Callable[[list[Any]], int], boundaries: list[int], sizes: list[int], whole: bool
-) -> Iterator[Rows]:
+) -> Iterator[ElementRows]:
     """Elements of like length gathered until there are enough for a batch.
 
     Yields:
         The elements of a batch.
     """
-    waiting: list[list[Rows]] = [[] for _ in sizes]
+    waiting: list[list[ElementRows]] = [[] for _ in sizes]
     for leaves in every_element(node):
         bucket = int(np.searchsorted(boundaries, lengths(leaves), side="right"))
-        waiting[bucket].append(Rows.one(leaves))
+        waiting[bucket].append(ElementRows.one(leaves))
         if len(waiting[bucket]) == sizes[bucket]:
             yield from _drained(waiting[bucket])
     if not whole:
@@ -220,7 +220,7 @@ def batched_by_length(
             yield from _drained(rest)
 
 
-def _drained(rows: list[Rows]) -> Iterator[Rows]:
+def _drained(rows: list[ElementRows]) -> Iterator[ElementRows]:
     if rows:
         yield join(rows)
         rows.clear()

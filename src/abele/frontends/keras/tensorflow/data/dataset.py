@@ -25,21 +25,21 @@ from .batching import Batched, PaddedBatched, Unbatched, Windowed, batched_by_le
 from .mapping import ElementFunction, Filtered, Interleaved, Mapped, TakenWhile, leaf_values, reduced, sampled, spec_of
 from .nodes import (
     INFINITE,
+    CachedElements,
     Chained,
-    Elements,
     InvalidArgumentError,
-    Kept,
+    MadeElements,
     Node,
     Numbers,
-    Part,
     Repeated,
+    RowsOfArrays,
     Shuffled,
-    Slices,
+    SomeElements,
     Zipped,
     every_element,
 )
 from .options import DatasetOptions
-from .rows import Rows
+from .rows import ElementRows
 
 AUTOTUNE = -1
 """Leaves a number of calls or of elements to the library; nothing runs ahead here, so that it makes no difference."""
@@ -51,8 +51,8 @@ class Dataset:
     """Elements of one structure: tensors, or tuples and dicts of tensors.
 
     Args:
-        node: Where they come from.
-        options: What they are made with.
+        node: Source of the elements.
+        options: Options of the dataset.
     """
 
     def __init__(self, node: Node, options: DatasetOptions | None = None) -> None:
@@ -78,14 +78,14 @@ class Dataset:
         if len(set(rows)) > 1:
             raise InvalidArgumentError(f"from_tensor_slices of tensors of {rows} rows", remedy="give all as many rows")
         specs = [TensorSpec(array.shape[1:], array.dtype) for array in arrays]
-        return Dataset(Slices(Rows.of(arrays), pack(tensors, specs, lists=False)))
+        return Dataset(RowsOfArrays(ElementRows.of(arrays), pack(tensors, specs, lists=False)))
 
     @staticmethod
     def from_tensors(tensors: Any, name: str | None = None) -> Dataset:
         """One element: the tensors."""
         arrays = [_held(leaf)[None] for leaf in flatten(tensors, lists=False)]
         specs = [TensorSpec(array.shape[1:], array.dtype) for array in arrays]
-        return Dataset(Slices(Rows.of(arrays), pack(tensors, specs, lists=False)))
+        return Dataset(RowsOfArrays(ElementRows.of(arrays), pack(tensors, specs, lists=False)))
 
     @staticmethod
     def from_generator(
@@ -96,7 +96,7 @@ class Dataset:
         output_signature: Any = None,
         name: str | None = None,
     ) -> Dataset:
-        """What a generator gives.
+        """Values of a generator.
 
         Args:
             generator: Called for every iteration.
@@ -123,7 +123,7 @@ class Dataset:
             specs = [TensorSpec(shape, dtype) for shape, dtype in zip(shapes, leaves, strict=True)]
             output_signature = pack(output_types, specs, lists=False)
         given = [numpy_of(tensor_of(arg)) for arg in args or ()]
-        return Dataset(Elements(lambda: _generated(generator(*given), output_signature), output_signature))
+        return Dataset(MadeElements(lambda: _generated(generator(*given), output_signature), output_signature))
 
     @staticmethod
     def range(*args: Any, output_type: Any = "int64", name: str | None = None) -> Dataset:
@@ -145,7 +145,7 @@ class Dataset:
             while True:
                 yield [np.int64(generator.integers(0, 1 << 32))]
 
-        return Dataset(Elements(numbers, TensorSpec((), "int64"), INFINITE))
+        return Dataset(MadeElements(numbers, TensorSpec((), "int64"), INFINITE))
 
     @staticmethod
     def list_files(
@@ -185,7 +185,7 @@ class Dataset:
         """Elements of datasets drawn at random."""
         nodes = [dataset.node for dataset in datasets]
         shares = None if weights is None else np.asarray(numpy_of(weights)).tolist()
-        return Dataset(Elements(lambda: sampled(nodes, shares, seed, not stop_on_empty_dataset), nodes[0].spec))
+        return Dataset(MadeElements(lambda: sampled(nodes, shares, seed, not stop_on_empty_dataset), nodes[0].spec))
 
     @staticmethod
     def choose_from_datasets(
@@ -202,7 +202,7 @@ class Dataset:
                 elif stop_on_empty_dataset:
                     return
 
-        return Dataset(Elements(chosen, datasets[0].node.spec))
+        return Dataset(MadeElements(chosen, datasets[0].node.spec))
 
     # Reading
 
@@ -279,27 +279,27 @@ class Dataset:
     def take(self, count: Any, name: str | None = None) -> Dataset:
         """The first ``count`` elements; all for -1."""
         first = int(numpy_of(count))
-        return self._over(Part(self.node, 0, None if first < 0 else first))
+        return self._over(SomeElements(self.node, 0, None if first < 0 else first))
 
     def skip(self, count: Any, name: str | None = None) -> Dataset:
         """All but the first ``count`` elements; none for -1."""
         first = int(numpy_of(count))
-        return self._over(Part(self.node, 0, 0) if first < 0 else Part(self.node, first, None))
+        return self._over(SomeElements(self.node, 0, 0) if first < 0 else SomeElements(self.node, first, None))
 
     def shard(self, num_shards: Any, index: Any, name: str | None = None) -> Dataset:
         """Every ``num_shards``-th element from the ``index``-th on."""
         shards, first = _positive(num_shards, "shard(num_shards)"), int(numpy_of(index))
         if not 0 <= first < shards:
             raise InvalidArgumentError(f"shard({shards}, {first})", because=f"shards are numbered 0 to {shards - 1}")
-        return self._over(Part(self.node, first, None, shards))
+        return self._over(SomeElements(self.node, first, None, shards))
 
     def concatenate(self, dataset: Dataset, name: str | None = None) -> Dataset:
         """These elements, then those of another dataset of the same structure."""
         return self._over(Chained(self.node, dataset.node))
 
     def cache(self, filename: Any = "", name: str | None = None) -> Dataset:
-        """Elements that are made once, in the first iteration that comes to the end; in memory, also with a file."""
-        return self._over(Kept(self.node))
+        """Elements made once, in the first complete iteration; kept in memory, also with a file."""
+        return self._over(CachedElements(self.node))
 
     def snapshot(self, path: Any = "", **_: Any) -> Dataset:
         """The same as :meth:`cache`."""
@@ -323,7 +323,7 @@ class Dataset:
         name: str | None = None,
         **_: Any,
     ) -> Dataset:
-        """What a function makes of each element.
+        """Results of a function of each element.
 
         Args:
             map_func: Takes the parts of an element that is a tuple, else the element; gives tensors.
@@ -363,7 +363,7 @@ class Dataset:
         )
 
     def scan(self, initial_state: Any, scan_func: Callable[..., Any], name: str | None = None) -> Dataset:
-        """What a function of a state and an element gives: the next state and a result."""
+        """Results of a function of a state and an element, which gives the next state and a result."""
 
         def results() -> Iterator[list[Any]]:
             state = map_structure(tensor_of, initial_state)
@@ -376,10 +376,10 @@ class Dataset:
                 return spec_of(scan_func(map_structure(tensor_of, initial_state), element)[1])
             raise InvalidArgumentError("scan() over a dataset without elements")
 
-        return self._over(Elements(results, first(), self.node.count()))
+        return self._over(MadeElements(results, first(), self.node.count()))
 
     def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
-        """What a function makes of the dataset."""
+        """Result of a function of the dataset."""
         return transformation_func(self)
 
     def unique(self, name: str | None = None) -> Dataset:
@@ -393,7 +393,7 @@ class Dataset:
                     seen.add(key)
                     yield leaves
 
-        return self._over(Elements(once, self.node.spec))
+        return self._over(MadeElements(once, self.node.spec))
 
     # Batches
 
@@ -439,7 +439,7 @@ class Dataset:
         return self._over(Unbatched(self.node))
 
     def rebatch(self, batch_size: Any, drop_remainder: bool = False, name: str | None = None) -> Dataset:
-        """Rows of elements stacked to batches of another size."""
+        """ElementRows of elements stacked to batches of another size."""
         return self.unbatch().batch(batch_size, drop_remainder)
 
     def window(
@@ -497,12 +497,12 @@ class Dataset:
                 yield padded.stacked(rows)
 
         del pad_to_bucket_boundary, no_padding
-        return self._over(Elements(batches, padded.spec))
+        return self._over(MadeElements(batches, padded.spec))
 
     # Options
 
     def options(self) -> DatasetOptions:
-        """What the dataset is made with."""
+        """Options of the dataset."""
         return self._options
 
     def with_options(self, options: DatasetOptions, name: str | None = None) -> Dataset:

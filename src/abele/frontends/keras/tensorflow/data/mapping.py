@@ -22,7 +22,7 @@ from ..structure import flatten, map_structure, pack
 from ..tensors import StringTensor, is_string, numpy_of, tensor_of
 from .batching import DatasetSpec
 from .nodes import INFINITE, UNKNOWN, InvalidArgumentError, Node, Over, common_spec, every_element
-from .rows import RowReader, Rows, is_ragged, join
+from .rows import ElementRows, RowReader, is_ragged, join
 
 _MOST_BYTES = 1 << 23
 """Bytes of elements that a function is run on at once."""
@@ -59,7 +59,7 @@ class ElementFunction:
         self._one = jax.jit(self._traced)
         self._many = jax.jit(jax.vmap(self._traced, in_axes=(None, 0, *[0] * len(flatten(spec, lists=False)))))
 
-    def __call__(self, rows: Rows) -> Rows:
+    def __call__(self, rows: ElementRows) -> ElementRows:
         """The results for some elements, of one structure."""
         if self._traceable is not False and not any(map(_is_opaque, rows.arrays)):
             try:
@@ -69,7 +69,7 @@ class ElementFunction:
                     raise
                 self._traceable = False
         results = [self.call(rows.element(number)) for number in range(rows.size)]
-        columns = [Rows.one(leaf_values(result)) for result in results]
+        columns = [ElementRows.one(leaf_values(result)) for result in results]
         self._result = results[0]
         return join(columns)
 
@@ -120,7 +120,7 @@ class ElementFunction:
             raise _NeedsValuesError("it gives something else than numbers")
         return [tensor_of(leaf) for leaf in found]
 
-    def _run(self, rows: Rows) -> Rows:
+    def _run(self, rows: ElementRows) -> ElementRows:
         with _on_the_host():
             if self._key is None:
                 self._key = draw_key()
@@ -131,9 +131,9 @@ class ElementFunction:
                 columns = self._chunks(rows)
         self._done += rows.size
         self._traceable = True
-        return Rows.of(columns)
+        return ElementRows.of(columns)
 
-    def _chunks(self, rows: Rows) -> list[Any]:
+    def _chunks(self, rows: ElementRows) -> list[Any]:
         """Run on a power of two of elements at a time, so that few sizes are compiled; the last chunk is filled up."""
         row_bytes = sum(array[:1].nbytes for array in rows.arrays)
         most = max(1, min(_MOST_ROWS, _MOST_BYTES // max(row_bytes, 1)))
@@ -190,7 +190,7 @@ def _leaf_spec(leaf: Any) -> Any:
 
 
 class Mapped(Over):
-    """What a function makes of each element."""
+    """Results of a function of each element."""
 
     def __init__(self, source: Node, function: Callable[..., Any]) -> None:
         super().__init__(source)
@@ -212,7 +212,7 @@ class Mapped(Over):
             self._found = map_structure(common_spec, specs[0], specs[-1], lists=False)
         return self._found
 
-    def blocks(self) -> Iterator[Rows]:
+    def blocks(self) -> Iterator[ElementRows]:
         """A block of results for each block of elements."""
         for block in self.source.blocks():
             start = 0
@@ -233,7 +233,7 @@ class Filtered(Over):
         """Not known."""
         return UNKNOWN
 
-    def blocks(self) -> Iterator[Rows]:
+    def blocks(self) -> Iterator[ElementRows]:
         """The blocks of the source without some elements."""
         for block in self.source.blocks():
             start = 0
@@ -244,7 +244,7 @@ class Filtered(Over):
                     yield piece.take(kept) if len(kept) < piece.size else piece
                 start += _MOST_ROWS
 
-    def _truths(self, rows: Rows) -> Any:
+    def _truths(self, rows: ElementRows) -> Any:
         (truths,) = self._predicate(rows).gathered()
         if truths.ndim != 1 or (truths.dtype == object and is_ragged(truths)):
             raise InvalidArgumentError("the predicate of filter() gives a scalar per element")
@@ -254,7 +254,7 @@ class Filtered(Over):
 class TakenWhile(Filtered):
     """Elements before the first of which a function is false."""
 
-    def blocks(self) -> Iterator[Rows]:
+    def blocks(self) -> Iterator[ElementRows]:
         """The blocks of the source up to that element."""
         for block in self.source.blocks():
             false = np.flatnonzero(~self._truths(block))
@@ -294,7 +294,7 @@ class Interleaved(Over):
         """Not known, or infinite as the source is."""
         return INFINITE if self.source.count() == INFINITE else UNKNOWN
 
-    def blocks(self) -> Iterator[Rows]:
+    def blocks(self) -> Iterator[ElementRows]:
         """A turn after the other, as TensorFlow takes them."""
         inputs = every_element(self.source)
         slots: list[RowReader | None] = [None] * self._cycle

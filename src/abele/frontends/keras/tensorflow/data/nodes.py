@@ -1,4 +1,4 @@
-"""What datasets are made of: nodes that give elements in blocks, from sources over what changes their order."""
+"""Nodes of datasets: sources, and changes of the order and number of elements. All give elements in blocks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from abele.errors import AbeleError
 
 from ..shapes import TensorSpec
 from ..structure import flatten, map_structure
-from .rows import RowReader, Rows, join
+from .rows import ElementRows, RowReader, join
 from .shuffling import shuffled
 
 INFINITE = -1
@@ -22,7 +22,7 @@ _RANGE_BLOCK = 1 << 16
 
 
 class InvalidArgumentError(AbeleError, ValueError):
-    """Tensors that an operation does not take: shapes that do not meet, elements that cannot be stacked."""
+    """Tensors that an operation does not take, such as elements of different shapes in a batch."""
 
 
 class Node(ABC):
@@ -38,7 +38,7 @@ class Node(ABC):
         """The number of elements, ``INFINITE`` or ``UNKNOWN``."""
 
     @abstractmethod
-    def blocks(self) -> Iterator[Rows]:
+    def blocks(self) -> Iterator[ElementRows]:
         """The elements from the first."""
 
 
@@ -61,20 +61,20 @@ class Over(Node):
         """That of the source."""
         return self.source.count()
 
-    def blocks(self) -> Iterator[Rows]:
+    def blocks(self) -> Iterator[ElementRows]:
         """Those of the source."""
         return self.source.blocks()
 
 
-class Slices(Node):
-    """Rows of arrays.
+class RowsOfArrays(Node):
+    """ElementRows of arrays.
 
     Args:
         rows: The elements.
         spec: Their structure.
     """
 
-    def __init__(self, rows: Rows, spec: Any) -> None:
+    def __init__(self, rows: ElementRows, spec: Any) -> None:
         self.rows = rows
         self._spec = spec
 
@@ -87,7 +87,7 @@ class Slices(Node):
         """The number of rows."""
         return self.rows.size
 
-    def blocks(self) -> Iterator[Rows]:
+    def blocks(self) -> Iterator[ElementRows]:
         """All rows at once."""
         if self.rows.size:
             yield self.rows
@@ -113,26 +113,26 @@ class Numbers(Node):
         return self._spec
 
     def count(self) -> int:
-        """How many there are."""
+        """Number of elements."""
         return INFINITE if self._end is None else len(range(self._first, self._end, self._step))
 
-    def blocks(self) -> Iterator[Rows]:
+    def blocks(self) -> Iterator[ElementRows]:
         """A vector after the other."""
         place, total = 0, self.count()
         while total == INFINITE or place < total:
             size = _RANGE_BLOCK if total == INFINITE else min(_RANGE_BLOCK, total - place)
             numbers = self._first + self._step * np.arange(place, place + size, dtype=np.int64)
-            yield Rows.of([numbers.astype(self._spec.dtype.dtype)])
+            yield ElementRows.of([numbers.astype(self._spec.dtype.dtype)])
             place += size
 
 
-class Elements(Node):
+class MadeElements(Node):
     """Elements that a function makes one by one.
 
     Args:
         make: Gives the leaves of each element, from the first.
         spec: Their structure.
-        count: How many there are.
+        count: Number of elements.
     """
 
     def __init__(self, make: Callable[[], Iterator[list[Any]]], spec: Any, count: int = UNKNOWN) -> None:
@@ -147,9 +147,9 @@ class Elements(Node):
         """The number that it was made with."""
         return self._count
 
-    def blocks(self) -> Iterator[Rows]:
+    def blocks(self) -> Iterator[ElementRows]:
         """An element after the other."""
-        return map(Rows.one, self._make())
+        return map(ElementRows.one, self._make())
 
 
 class Shuffled(Over):
@@ -167,7 +167,7 @@ class Shuffled(Over):
         self._size, self._seed, self._again = size, seed, again
         self._iterations = 0
 
-    def blocks(self) -> Iterator[Rows]:
+    def blocks(self) -> Iterator[ElementRows]:
         """The elements of the source, drawn."""
         generator = self._seed(self._iterations)
         self._iterations += self._again
@@ -179,7 +179,7 @@ class Repeated(Over):
 
     Args:
         source: The elements.
-        times: How often; None for ever.
+        times: Number of times; None for ever.
     """
 
     def __init__(self, source: Node, times: int | None) -> None:
@@ -195,7 +195,7 @@ class Repeated(Over):
             return once
         return INFINITE if self._times is None else once * self._times
 
-    def blocks(self) -> Iterator[Rows]:
+    def blocks(self) -> Iterator[ElementRows]:
         """The blocks of the source, again and again; none for ever where it has none."""
         done = 0
         while self._times is None or done < self._times:
@@ -208,7 +208,7 @@ class Repeated(Over):
             done += 1
 
 
-class Part(Over):
+class SomeElements(Over):
     """Some elements by their number: from ``start`` on, every ``step``-th before ``stop``."""
 
     def __init__(self, source: Node, start: int, stop: int | None, step: int = 1) -> None:
@@ -216,14 +216,14 @@ class Part(Over):
         self._start, self._stop, self._step = start, stop, step
 
     def count(self) -> int:
-        """How many of the source's are left."""
+        """Number of the source's elements that are left."""
         total = self.source.count()
         if total == UNKNOWN or (total == INFINITE and self._stop is None):
             return total
         stop = self._stop if total == INFINITE else total if self._stop is None else min(self._stop, total)
         return len(range(self._start, stop or 0, self._step))
 
-    def blocks(self) -> Iterator[Rows]:
+    def blocks(self) -> Iterator[ElementRows]:
         """Pieces of the blocks of the source."""
         if self._stop is not None and self._stop <= self._start:
             return
@@ -248,7 +248,7 @@ class Chained(Over):
 
     @property
     def spec(self) -> Any:
-        """What is known of elements of both."""
+        """Spec of elements of either."""
         return map_structure(common_spec, self.source.spec, self._then.spec, lists=False)
 
     def count(self) -> int:
@@ -256,14 +256,14 @@ class Chained(Over):
         counts = self.source.count(), self._then.count()
         return INFINITE if INFINITE in counts else UNKNOWN if UNKNOWN in counts else sum(counts)
 
-    def blocks(self) -> Iterator[Rows]:
+    def blocks(self) -> Iterator[ElementRows]:
         """Those of the one, then those of the other."""
         yield from self.source.blocks()
         yield from self._then.blocks()
 
 
 def common_spec(one: Any, other: Any) -> Any:
-    """What is known of a leaf that is of one spec or the other."""
+    """Spec of a leaf of one spec or the other."""
     if not isinstance(one, TensorSpec) or one == other:
         return one
     if one.shape.rank is None or other.shape.rank is None or len(one.shape) != len(other.shape):
@@ -271,14 +271,14 @@ def common_spec(one: Any, other: Any) -> Any:
     return TensorSpec([a if a == b else None for a, b in zip(one.shape, other.shape, strict=True)], one.dtype)
 
 
-class Kept(Over):
+class CachedElements(Over):
     """Elements that are made once: the first iteration that comes to the end keeps them."""
 
     def __init__(self, source: Node) -> None:
         super().__init__(source)
-        self._kept: list[Rows] | None = None
+        self._kept: list[ElementRows] | None = None
 
-    def blocks(self) -> Iterator[Rows]:
+    def blocks(self) -> Iterator[ElementRows]:
         """The elements that were kept, or those of the source."""
         if self._kept is not None:
             yield from self._kept
@@ -313,11 +313,11 @@ class Zipped(Node):
         finite = [count for count in counts if count >= 0]
         return UNKNOWN if UNKNOWN in counts else min(finite) if finite else INFINITE
 
-    def blocks(self) -> Iterator[Rows]:
+    def blocks(self) -> Iterator[ElementRows]:
         """As many elements at a time as all have in one block."""
         readers = [RowReader(source.blocks()) for source in self._sources]
         while True:
-            parts: list[Rows] = []
+            parts: list[ElementRows] = []
             for reader in readers:
                 found = reader.some(parts[-1].size if parts else _RANGE_BLOCK)
                 if found is None:
@@ -328,7 +328,7 @@ class Zipped(Node):
                 if part.size > size:
                     readers[number].put_back(part.cut(size))
                     parts[number] = part.cut(0, size)
-            yield Rows(
+            yield ElementRows(
                 tuple(array for part in parts for array in part.arrays),
                 tuple(places for part in parts for places in part.places),
             )
@@ -344,7 +344,7 @@ def every_element(node: Node) -> Iterator[list[Any]]:
             yield block.element(number)
 
 
-def all_rows(node: Node) -> Rows | None:
+def all_rows(node: Node) -> ElementRows | None:
     """Every element of a node that ends, None where there is none."""
     blocks = list(node.blocks())
     return join(blocks) if blocks else None

@@ -85,7 +85,7 @@ class DatasetOptions:
 
 
 class AutoShardPolicy(Enum):
-    """How a dataset is shared out among workers; here programs do so with ``shard``."""
+    """Policy of sharing a dataset among workers; here programs do so with ``shard``."""
 
     OFF = -1
     AUTO = 0

@@ -20,7 +20,7 @@ Places = range | Array
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class ElementRows:
     """Elements in their order.
 
     Attributes:
@@ -32,14 +32,14 @@ class Rows:
     places: tuple[Places, ...]
 
     @classmethod
-    def of(cls, arrays: Iterable[Array]) -> Rows:
+    def of(cls, arrays: Iterable[Array]) -> ElementRows:
         """Every row of arrays of one length."""
         arrays = tuple(arrays)
         every = range(len(arrays[0]))
         return cls(arrays, (every,) * len(arrays))
 
     @classmethod
-    def one(cls, leaves: Iterable[Any]) -> Rows:
+    def one(cls, leaves: Iterable[Any]) -> ElementRows:
         """One element, given by its leaves."""
         return cls.of([_as_column([leaf]) for leaf in leaves])
 
@@ -48,13 +48,13 @@ class Rows:
         """The number of elements."""
         return len(self.places[0])
 
-    def cut(self, start: int, stop: int | None = None, step: int = 1) -> Rows:
+    def cut(self, start: int, stop: int | None = None, step: int = 1) -> ElementRows:
         """The elements of a slice."""
-        return Rows(self.arrays, _each(self.places, lambda places: places[start:stop:step]))
+        return ElementRows(self.arrays, _each(self.places, lambda places: places[start:stop:step]))
 
-    def take(self, chosen: Array) -> Rows:
+    def take(self, chosen: Array) -> ElementRows:
         """Elements by their number."""
-        return Rows(self.arrays, _each(self.places, lambda places: _numbers(places)[chosen]))
+        return ElementRows(self.arrays, _each(self.places, lambda places: _numbers(places)[chosen]))
 
     def gathered(self) -> list[Array]:
         """The elements as one array per leaf: [elements, ...]; a view where they lie in order."""
@@ -84,19 +84,19 @@ def _gather(array: Array, places: Places) -> Array:
     return array[places.start : places.stop : places.step] if places.step > 0 else array[_numbers(places)]
 
 
-def join(blocks: Sequence[Rows]) -> Rows:
+def join(blocks: Sequence[ElementRows]) -> ElementRows:
     """The elements of several blocks, one after the other; of one set of arrays, only places are joined."""
     first = blocks[0]
     if len(blocks) == 1:
         return first
     if all(same_arrays(first, block) for block in blocks[1:]):
         joined = _joined_places([block.places for block in blocks])
-        return Rows(first.arrays, joined)
+        return ElementRows(first.arrays, joined)
     gathered = [block.gathered() for block in blocks]
-    return Rows.of(_joined_columns([leaves[leaf] for leaves in gathered]) for leaf in range(len(first.arrays)))
+    return ElementRows.of(_joined_columns([leaves[leaf] for leaves in gathered]) for leaf in range(len(first.arrays)))
 
 
-def same_arrays(one: Rows, other: Rows) -> bool:
+def same_arrays(one: ElementRows, other: ElementRows) -> bool:
     """True if both are rows of the same arrays."""
     return all(a is b for a, b in zip(one.arrays, other.arrays, strict=True))
 
@@ -150,11 +150,11 @@ class RowReader:
         blocks: The elements.
     """
 
-    def __init__(self, blocks: Iterator[Rows]) -> None:
+    def __init__(self, blocks: Iterator[ElementRows]) -> None:
         self._blocks = blocks
-        self._rest: list[Rows] = []
+        self._rest: list[ElementRows] = []
 
-    def read(self, most: int) -> Rows | None:
+    def read(self, most: int) -> ElementRows | None:
         """The next elements, at most so many, of as many blocks as it takes; None at the end."""
         parts, missing = [], most
         while missing and (block := self.some(missing)) is not None:
@@ -162,7 +162,7 @@ class RowReader:
             missing -= block.size
         return join(parts) if parts else None
 
-    def some(self, most: int) -> Rows | None:
+    def some(self, most: int) -> ElementRows | None:
         """The next elements, at most so many, of one block; None at the end."""
         block = self._rest.pop() if self._rest else next(self._blocks, None)
         while block is not None and block.size == 0:
@@ -172,6 +172,6 @@ class RowReader:
             return block.cut(0, most)
         return block
 
-    def put_back(self, rows: Rows) -> None:
+    def put_back(self, rows: ElementRows) -> None:
         """Let elements that were read be read again, before the others."""
         self._rest.append(rows)

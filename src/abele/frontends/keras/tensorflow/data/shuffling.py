@@ -12,19 +12,19 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .rows import Array, Rows, is_ragged, join, same_arrays
+from .rows import Array, ElementRows, is_ragged, join, same_arrays
 
 MOST_DRAWS = 1 << 16
 """Draws at once: enough that arithmetic on arrays pays, few enough for the cache."""
 
 
-def shuffled(blocks: Iterator[Rows], size: int, generator: np.random.Generator) -> Iterator[Rows]:
+def shuffled(blocks: Iterator[ElementRows], size: int, generator: np.random.Generator) -> Iterator[ElementRows]:
     """Blocks in the order of a shuffle buffer.
 
     Args:
         blocks: The elements.
         size: Elements that the buffer holds.
-        generator: Where draws come from.
+        generator: Source of the draws.
 
     Yields:
         All elements, each once.
@@ -48,16 +48,16 @@ class _Buffer:
 
     def __init__(self) -> None:
         self.filled = 0
-        self._parts: list[Rows] = []
-        self._whole: Rows | None = None
+        self._parts: list[ElementRows] = []
+        self._whole: ElementRows | None = None
         self._own = False  # What slots hold may be written.
         self._by_place = False
 
-    def append(self, rows: Rows) -> None:
+    def append(self, rows: ElementRows) -> None:
         self._parts.append(rows)
         self.filled += rows.size
 
-    def exchange(self, incoming: Rows, slots: Array) -> Rows:
+    def exchange(self, incoming: ElementRows, slots: Array) -> ElementRows:
         """Draw the elements of slots and put others there."""
         whole = self._seat(incoming)
         old, new = _columns(whole, incoming)
@@ -71,29 +71,29 @@ class _Buffer:
             drawn.append(taken)
         return _rows_like(whole, incoming, drawn)
 
-    def drained(self, order: Array) -> Rows:
+    def drained(self, order: Array) -> ElementRows:
         return self._all().take(order)
 
-    def _all(self) -> Rows:
+    def _all(self) -> ElementRows:
         if self._whole is None:
             self._whole = join(self._parts)
             self._parts = []
         return self._whole
 
-    def _seat(self, incoming: Rows) -> Rows:
+    def _seat(self, incoming: ElementRows) -> ElementRows:
         """The slots, in arrays that may be written, of the kind of what comes."""
         whole = self._all()
         if same_arrays(whole, incoming):
             if not self._own:
                 whole = whole.take(np.arange(whole.size))
         elif not self._own or self._by_place:
-            whole = Rows.of([np.array(column) for column in whole.gathered()])
+            whole = ElementRows.of([np.array(column) for column in whole.gathered()])
         self._own, self._by_place = True, same_arrays(whole, incoming)
         if not self._by_place:
             coming = incoming.gathered()
             if any(_differ(old, new) for old, new in zip(whole.arrays, coming, strict=True)):
                 columns = zip(whole.arrays, coming, strict=True)
-                whole = Rows.of([_objects(old) if _differ(old, new) else old for old, new in columns])
+                whole = ElementRows.of([_objects(old) if _differ(old, new) else old for old, new in columns])
         self._whole = whole
         return whole
 
@@ -112,8 +112,8 @@ def _objects(column: Array) -> Array:
     return cells
 
 
-def _columns(whole: Rows, incoming: Rows) -> tuple[list[Array], list[Array]]:
-    """What slots hold and what comes: places, each set of them once, or elements."""
+def _columns(whole: ElementRows, incoming: ElementRows) -> tuple[list[Array], list[Array]]:
+    """Contents of slots and of what comes: places, each set of them once, or elements."""
     if same_arrays(whole, incoming):
         kinds = _distinct(whole)
         return [np.asarray(whole.places[leaf]) for leaf in kinds], [np.asarray(incoming.places[leaf]) for leaf in kinds]
@@ -125,15 +125,15 @@ def _columns(whole: Rows, incoming: Rows) -> tuple[list[Array], list[Array]]:
     return kept, coming
 
 
-def _rows_like(whole: Rows, incoming: Rows, drawn: list[Array]) -> Rows:
+def _rows_like(whole: ElementRows, incoming: ElementRows, drawn: list[Array]) -> ElementRows:
     if not same_arrays(whole, incoming):
-        return Rows.of(drawn)
+        return ElementRows.of(drawn)
     kinds = _distinct(whole)
     by_places = {id(whole.places[leaf]): places for leaf, places in zip(kinds, drawn, strict=True)}
-    return Rows(whole.arrays, tuple(by_places[id(places)] for places in whole.places))
+    return ElementRows(whole.arrays, tuple(by_places[id(places)] for places in whole.places))
 
 
-def _distinct(rows: Rows) -> list[int]:
+def _distinct(rows: ElementRows) -> list[int]:
     seen: dict[int, int] = {}
     for leaf, places in enumerate(rows.places):
         seen.setdefault(id(places), leaf)

@@ -15,11 +15,11 @@ from ..names.arrays import ARRAYS
 from ..names.math import MATH
 from ..names.nn import NN
 from ..names.random import RANDOM
-from ..names.table import Table
+from ..names.table import NameTable
 from ..tensors import numpy_of, tensor_of
 from ..variables import Variable
 
-BACKEND = Table()
+BACKEND = NameTable()
 _SAME = {
     "math": "abs exp log sqrt square sin cos tanh round sign pow sigmoid maximum minimum equal not_equal less "
     "less_equal greater greater_equal softplus softsign cumsum cumprod in_top_k l2_normalize",

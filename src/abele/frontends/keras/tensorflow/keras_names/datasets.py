@@ -1,4 +1,4 @@
-"""``tf.keras.datasets``: files that are there or that Keras fetches; else an error that says which and where to.
+"""``tf.keras.datasets``: files in Keras' folder, or fetched by Keras; else an error names file and folder.
 
 With ``ABELE_KERAS_DATA=made-up`` images and texts of the same shapes and types are made from a seed instead: each class
 has a pattern of its own, so that networks learn.

@@ -35,8 +35,8 @@ _SUBMODULES = [
 ]
 
 
-class Reduction(older.losses.Reduction):  # type: ignore[misc]
-    """How losses of samples are made one, by the names of Keras 2."""
+class LossReduction(older.losses.Reduction):  # type: ignore[misc]
+    """Ways to make one loss of those of samples, by the names of Keras 2."""
 
     AUTO = "sum_over_batch_size"
 
@@ -66,7 +66,7 @@ def keras_module(name: str) -> Lookalike:
 
 
 _ADDED: dict[str, dict[str, Any]] = {
-    "losses": {"Reduction": Reduction},
+    "losses": {"Reduction": LossReduction},
     "utils": {"Sequence": keras.utils.PyDataset},
     "models": {"Model": keras.Model, "Sequential": keras.Sequential},
 }

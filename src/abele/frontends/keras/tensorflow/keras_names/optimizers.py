@@ -45,7 +45,7 @@ class LossScaleOptimizer(keras.mixed_precision.LossScaleOptimizer, metaclass=_Ol
     """Gradients of a scaled loss, by the arguments of Keras 2.
 
     Args:
-        inner_optimizer: What updates weights.
+        inner_optimizer: Optimiser of the weights.
         dynamic: False for a scale that does not change.
         initial_scale: The scale at first.
         dynamic_growth_steps: Updates after which the scale is doubled.

@@ -13,9 +13,9 @@ from abele.errors import TensorError
 from ..dtypes import as_dtype
 from ..shapes import TensorShape
 from ..tensors import StringTensor, host_array, is_string, narrowed, numpy_of, tensor_of
-from .table import Table, alike, axes, shape_vector, static_dims
+from .table import NameTable, alike, axes, shape_vector, static_dims
 
-ARRAYS = Table()
+ARRAYS = NameTable()
 ARRAYS["shape"] = shape_vector
 ARRAYS["newaxis"] = None
 

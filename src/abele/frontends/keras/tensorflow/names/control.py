@@ -15,19 +15,19 @@ from ..dtypes import as_dtype
 from ..structure import flatten, map_structure, pack
 from ..tape import GradientTape, custom_gradient
 from ..tensors import numpy_of, tensor_of
-from .table import Table
+from .table import NameTable
 
-CONTROL = Table()
+CONTROL = NameTable()
 CONTROL |= {"GradientTape": GradientTape, "custom_gradient": custom_gradient}
 
 
 class FunctionOfTensors:
-    """What ``tf.function`` makes: calls the Python function, which a strategy compiles when it runs it.
+    """Result of ``tf.function``: calls the Python function, which a strategy compiles when it runs it.
 
     Attributes:
         python_function: The function.
         jit_compile: True if the program asked for one compiled program.
-        input_signature: What its arguments are, where that was said.
+        input_signature: Specs of its arguments, if any were given.
     """
 
     def __init__(self, function: Callable[..., Any], input_signature: Any = None, jit_compile: Any = None) -> None:
@@ -37,7 +37,7 @@ class FunctionOfTensors:
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """What the function gives."""
+        """Result of the function."""
         return self.python_function(*args, **kwargs)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -76,7 +76,7 @@ def _is_known(tensor: Any) -> bool:
 
 
 def cond(pred: Any, true_fn: Callable[[], Any] | None = None, false_fn: Any = None, name: str | None = None) -> Any:
-    """What one of two functions gives."""
+    """Result of one of two functions."""
     chosen = tensor_of(pred)
     assert true_fn is not None
     if _is_known(chosen):
@@ -112,7 +112,7 @@ def while_loop(
 
 
 def map_fn(fn: Callable[..., Any], elems: Any, dtype: Any = None, fn_output_signature: Any = None, **_: Any) -> Any:
-    """What a function makes of each row, stacked."""
+    """Results of a function of each row, stacked."""
     rows = _tensors(elems)
     count = flatten(rows)[0].shape[0]
     made = [_tensors(fn(map_structure(lambda leaf, at=at: leaf[at], rows))) for at in range(count)]
@@ -120,7 +120,7 @@ def map_fn(fn: Callable[..., Any], elems: Any, dtype: Any = None, fn_output_sign
 
 
 def vectorized_map(fn: Callable[..., Any], elems: Any, **_: Any) -> Any:
-    """What a function makes of each row, all at once."""
+    """Results of a function of each row, all at once."""
     return jax.vmap(fn)(_tensors(elems))
 
 
@@ -132,7 +132,7 @@ def _fold(fn: Callable[..., Any], elems: Any, initializer: Any, reverse: bool) -
 
 
 def scan(fn: Callable[..., Any], elems: Any, initializer: Any = None, reverse: bool = False, **_: Any) -> Any:
-    """What a function makes of the last result and each row, stacked."""
+    """Results of a function of the last result and each row, stacked."""
     rows = _tensors(elems)
     count = flatten(rows)[0].shape[0]
     order = range(count)[::-1] if reverse else range(count)
@@ -155,12 +155,12 @@ def _of_types(results: Any, types: Any) -> Any:
 
 
 def py_function(func: Callable[..., Any], inp: Any, Tout: Any, name: str | None = None) -> Any:
-    """What a Python function of tensors gives, as tensors of types."""
+    """Results of a Python function of tensors, as tensors of types."""
     return _of_types(func(*[tensor_of(part) for part in inp]), Tout)
 
 
 def numpy_function(func: Callable[..., Any], inp: Any, Tout: Any, stateful: bool = True, name: Any = None) -> Any:
-    """What a Python function of NumPy arrays gives, as tensors of types."""
+    """Results of a Python function of NumPy arrays, as tensors of types."""
     return _of_types(func(*[numpy_of(tensor_of(part)) for part in inp]), Tout)
 
 
@@ -169,7 +169,7 @@ class TensorArray:
 
     Args:
         dtype: Their type.
-        size: How many there are.
+        size: Number of tensors.
     """
 
     def __init__(self, dtype: Any, size: Any = 0, dynamic_size: bool = False, **_: Any) -> None:
@@ -201,7 +201,7 @@ class TensorArray:
         return self
 
     def size(self, name: str | None = None) -> Any:
-        """How many there are."""
+        """Number of tensors."""
         return np.int32(len(self._parts))
 
 

@@ -11,9 +11,9 @@ import keras
 from ..dtypes import as_dtype
 from ..randomness import draw_key
 from ..tensors import narrowed, tensor_of
-from .table import Table, static_dims
+from .table import NameTable, static_dims
 
-IMAGE = Table()
+IMAGE = NameTable()
 
 
 class ResizeMethod:

@@ -11,9 +11,9 @@ from ..dtypes import as_dtype
 from ..tensors import narrowed, tensor_of
 from .arrays import ARRAYS
 from .math import MATH
-from .table import Table, axes
+from .table import NameTable, axes
 
-LINALG = Table()
+LINALG = NameTable()
 LINALG |= {"eye": ARRAYS["eye"], "l2_normalize": MATH["l2_normalize"], "normalize": MATH["l2_normalize"]}
 LINALG.unary(
     inv=jnp.linalg.inv,

@@ -12,9 +12,9 @@ import jax.scipy.special as special
 
 from ..dtypes import as_dtype
 from ..tensors import narrowed, tensor_of
-from .table import Table, alike, axes
+from .table import NameTable, alike, axes
 
-MATH = Table()
+MATH = NameTable()
 TopKV2 = namedtuple("TopKV2", ["values", "indices"])
 
 MATH.unary(

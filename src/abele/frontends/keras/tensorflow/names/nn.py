@@ -14,9 +14,9 @@ from ..randomness import draw_key
 from ..tensors import narrowed, tensor_of
 from .arrays import ARRAYS
 from .math import MATH
-from .table import Table, axes, static_dims
+from .table import NameTable, axes, static_dims
 
-NN = Table()
+NN = NameTable()
 NN.unary(
     relu=jax.nn.relu,
     relu6=jax.nn.relu6,

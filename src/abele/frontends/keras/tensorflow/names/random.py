@@ -11,9 +11,9 @@ import numpy as np
 from ..dtypes import as_dtype
 from ..randomness import draw_key, set_seed
 from ..tensors import narrowed, tensor_of
-from .table import Table, static_dims
+from .table import NameTable, static_dims
 
-RANDOM = Table()
+RANDOM = NameTable()
 RANDOM["set_seed"] = set_seed
 
 

@@ -11,9 +11,9 @@ from abele.errors import InvalidOptionError
 
 from ..dtypes import as_dtype
 from ..tensors import StringTensor, host_array, numpy_of, tensor_of
-from .table import Table
+from .table import NameTable
 
-STRINGS = Table()
+STRINGS = NameTable()
 
 
 def _each(function: Any, values: Any) -> Any:

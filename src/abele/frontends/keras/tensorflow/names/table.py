@@ -19,7 +19,7 @@ from ..tensors import StringTensor, tensor_of
 Function = Callable[..., Any]
 
 
-class Table(dict[str, Any]):
+class NameTable(dict[str, Any]):
     """Functions and other things by TensorFlow's name.
 
     ``@TABLE("concat", "compat.concat")`` adds a function under names.
@@ -88,7 +88,7 @@ class TensorFlowOperation(keras.Operation):  # type: ignore[misc]
 
     Args:
         function: The function.
-        name: What it is called.
+        name: Its name.
         arguments: A pair of its positional arguments and those by name; symbolic tensors in them are operands.
     """
 
