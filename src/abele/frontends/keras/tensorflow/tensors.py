@@ -240,7 +240,7 @@ class TensorReference:
 
 _ADDED = {"numpy": _numpy, "get_shape": _get_shape, "set_shape": _set_shape, "ref": _ref}
 _TRACED = ("get_shape", "set_shape", "ref")
-"""Methods that need no values, for tensors that are being traced."""
+"""Methods of traced tensors, which have no values."""
 
 
 def extend_arrays() -> None:
