@@ -305,6 +305,16 @@ def test_iterator__by_hand__ends_with_out_of_range(tf: Any) -> None:
         next(iterator)
 
 
+def test_iterator__rehearsed__gives_its_elements_again_unless_kept(tf: Any) -> None:
+    iterator = iter(tf.data.Dataset.range(6))
+    with iterator.rehearsed():
+        assert [int(next(iterator)) for _ in range(2)] == [0, 1]
+    with iterator.rehearsed() as keep:
+        assert [int(next(iterator)) for _ in range(3)] == [0, 1, 2]
+        keep()
+    assert [int(element) for element in iterator] == [3, 4, 5]
+
+
 def test_options__set_and_misspelled__are_kept_or_refused(tf: Any) -> None:
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF

@@ -9,6 +9,8 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import jax.numpy as jnp
@@ -529,7 +531,7 @@ class DatasetIterator:
 
     def __init__(self, dataset: Dataset) -> None:
         self.dataset = dataset
-        self._elements = every_element(dataset.node)
+        self._elements: Iterator[list[Any]] = every_element(dataset.node)
 
     @property
     def element_spec(self) -> Any:
@@ -541,6 +543,31 @@ class DatasetIterator:
 
     def __next__(self) -> Any:
         return _as_tensors(self.dataset.node.spec, next(self._elements))
+
+    @contextmanager
+    def rehearsed(self) -> Iterator[Callable[[], None]]:
+        """Let elements that are read inside be read again afterwards.
+
+        Yields:
+            A function; after it was called they are not.
+        """
+        read: list[list[Any]] = []
+        rest, done = self._elements, False
+
+        def noted() -> Iterator[list[Any]]:
+            for leaves in rest:
+                read.append(leaves)
+                yield leaves
+
+        def keep() -> None:
+            nonlocal done
+            done = True
+
+        self._elements = noted()
+        try:
+            yield keep
+        finally:
+            self._elements = rest if done else chain(read, rest)
 
     def get_next(self, name: str | None = None) -> Any:
         """The next element.
