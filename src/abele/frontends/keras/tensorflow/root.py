@@ -35,6 +35,7 @@ VERSION = "2.6.3"
 """TensorFlow's version in the SDK that programs for the IPU were written with (Poplar SDK 3.0 to 3.3)."""
 _FIT = "model.fit, which trains on the machine"
 _DENSE = "dense tensors, padded where rows differ in length"
+_TOKENS = "keras.preprocessing.text.Tokenizer"
 _REFUSED = {
     "Graph": "programs of TensorFlow 1 do not run; eager functions do",
     "RaggedTensor": _DENSE,
@@ -55,7 +56,7 @@ _REFUSED_MODULES = {
         "train_and_evaluate": _FIT,
     },
     "feature_column": {"numeric_column": "keras.utils.FeatureSpace", "input_layer": "keras.utils.FeatureSpace"},
-    "lookup": {"StaticHashTable": "keras.layers.StringLookup", "StaticVocabularyTable": "keras.layers.StringLookup"},
+    "lookup": {"StaticHashTable": _TOKENS, "StaticVocabularyTable": _TOKENS, "KeyValueTensorInitializer": _TOKENS},
     "ragged": {"constant": _DENSE, "stack": _DENSE, "boolean_mask": _DENSE},
     "sparse": {"SparseTensor": _DENSE, "from_dense": _DENSE, "to_dense": _DENSE, "sparse_dense_matmul": _DENSE},
     "saved_model": {"save": "model.save('model.keras')", "load": "keras.models.load_model('model.keras')"},

@@ -189,6 +189,12 @@ def _leaf_spec(leaf: Any) -> Any:
     return TensorSpec((), "string") if isinstance(found, bytes) else TensorSpec(found.shape, found.dtype)
 
 
+def _with_unknown_size(leaf: Any, sizes: set[int]) -> Any:
+    if isinstance(leaf, TensorSpec) and leaf.shape and leaf.shape[0] in sizes:
+        return TensorSpec((None, *leaf.shape[1:]), leaf.dtype)
+    return leaf
+
+
 class Mapped(Over):
     """Results of a function of each element."""
 
@@ -209,8 +215,17 @@ class Mapped(Over):
                     "the element_spec of a dataset without elements, mapped by a function that needs values"
                 )
             specs = [spec_of(self._function.call(leaves)) for leaves in first]
-            self._found = map_structure(common_spec, specs[0], specs[-1], lists=False)
+            common = map_structure(common_spec, specs[0], specs[-1], lists=False)
+            sizes = self._sizes_that_vary(first[0])
+            self._found = map_structure(lambda leaf: _with_unknown_size(leaf, sizes), common, lists=False)
         return self._found
+
+    def _sizes_that_vary(self, leaves: list[Any]) -> set[int]:
+        """Leading dims of an element that other elements, such as a last batch, may not have."""
+        specs = zip(leaves, flatten(self.source.spec, lists=False), strict=True)
+        return {
+            len(leaf) for leaf, spec in specs if isinstance(spec, TensorSpec) and spec.shape and spec.shape[0] is None
+        }
 
     def blocks(self) -> Iterator[ElementRows]:
         """A block of results for each block of elements."""

@@ -9,6 +9,7 @@ import keras
 import keras._tf_keras.keras as older
 
 from ..lookalike import Lookalike
+from ..names.system import SummaryWriter
 from .backend import backend
 from .datasets import datasets
 from .optimizers import OPTIMIZERS, LossScaleOptimizer
@@ -41,13 +42,22 @@ class LossReduction(older.losses.Reduction):  # type: ignore[misc]
     AUTO = "sum_over_batch_size"
 
 
+class TensorBoard(keras.callbacks.Callback):  # type: ignore[misc]
+    """A callback that writes nothing, and warns of that."""
+
+    def __init__(self, log_dir: Any = "logs", **_: Any) -> None:
+        super().__init__()
+        self.log_dir = log_dir
+        SummaryWriter(log_dir)
+
+
 def keras_module(name: str) -> Lookalike:
     """``tf.keras`` under a name."""
     parts: dict[str, Any] = {
         key: Lookalike(f"{name}.{key}", _ADDED.get(key), getattr(older, key, getattr(keras, key, None)))
         for key in _SUBMODULES
     }
-    layers = parts["layers"]
+    layers = parts["layers"] = Lookalike(f"{name}.layers", {}, older.layers, _REFUSED_LAYERS)
     preprocessing = Lookalike(f"{name}.layers.experimental.preprocessing", {}, older.layers)
     layers.experimental = Lookalike(f"{name}.layers.experimental", {"preprocessing": preprocessing}, older.layers)
     parts["backend"] = backend(f"{name}.backend")
@@ -65,7 +75,17 @@ def keras_module(name: str) -> Lookalike:
     return made
 
 
+_TOKENS = "keras.preprocessing.text.Tokenizer and keras.preprocessing.sequence.pad_sequences"
+_REFUSED_LAYERS = {
+    "TextVectorization": _TOKENS,
+    "StringLookup": _TOKENS,
+    "IntegerLookup": "tf.gather from a table of numbers",
+    "Hashing": "tf.math.floormod of numbers",
+    "HashedCrossing": "tf.math.floormod of numbers",
+}
+"""Layers of Keras that call tables and hashes of TensorFlow itself."""
 _ADDED: dict[str, dict[str, Any]] = {
+    "callbacks": {"TensorBoard": TensorBoard},
     "losses": {"Reduction": LossReduction},
     "utils": {"Sequence": keras.utils.PyDataset},
     "models": {"Model": keras.Model, "Sequential": keras.Sequential},
