@@ -12,7 +12,7 @@ from typing import Any
 from abele.errors import AbeleError, MissingPackageError
 
 TESTED = {"keras": ((3, 15), (3, 16)), "jax": ((0, 10), (0, 11))}
-"""From which version on, and below which, a package was tested: what is read of them is private to them in part."""
+"""Tested versions: from the first on, and below the second. Some of the names that are read are private to them."""
 _VARIABLE = "KERAS_BACKEND"
 
 
@@ -48,7 +48,7 @@ def require_jax_backend() -> Any:
     if jax.config.jax_enable_x64:
         raise KerasBackendError(
             "jax_enable_x64 is on, and the machine has no 64-bit types",
-            remedy='jax.config.update("jax_enable_x64", False), or unset JAX_ENABLE_X64, before abele.keras is imported',
+            remedy='before abele.keras: jax.config.update("jax_enable_x64", False), or unset JAX_ENABLE_X64',
         )
     for name in TESTED:
         _check_version(name)

@@ -13,15 +13,21 @@ from abele.frontends.keras.backend import require_jax_backend
 keras = require_jax_backend()
 
 from keras.src import backend, callbacks, tree  # noqa: E402
+from keras.src.backend.common import global_state  # noqa: E402
 from keras.src.models.functional import Functional  # noqa: E402
 from keras.src.models.model import Model  # noqa: E402
 from keras.src.models.sequential import Sequential  # noqa: E402
 from keras.src.ops.node import Node  # noqa: E402
 from keras.src.ops.operation import Operation  # noqa: E402
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer  # noqa: E402
+from keras.src.random import seed_generator  # noqa: E402
+from keras.src.trainers import data_adapters  # noqa: E402
 from keras.src.trainers.data_adapters import data_adapter_utils, get_data_adapter  # noqa: E402
 from keras.src.trainers.data_adapters.array_slicing import train_validation_split  # noqa: E402
+from keras.src.trainers.data_adapters.data_adapter import DataAdapter  # noqa: E402
 from keras.src.trainers.trainer import Trainer  # noqa: E402
+from keras.src.utils import module_utils  # noqa: E402
+from keras.src.utils.naming import auto_name  # noqa: E402
 
 CallbackList = callbacks.CallbackList
 unpack = data_adapter_utils.unpack_x_y_sample_weight
@@ -32,6 +38,7 @@ Variable = backend.Variable
 
 __all__ = [
     "CallbackList",
+    "DataAdapter",
     "Functional",
     "LossScaleOptimizer",
     "Model",
@@ -40,10 +47,15 @@ __all__ = [
     "Sequential",
     "Trainer",
     "Variable",
+    "auto_name",
     "backend",
     "class_weights",
+    "data_adapters",
     "get_data_adapter",
+    "global_state",
     "keras",
+    "module_utils",
+    "seed_generator",
     "train_validation_split",
     "tree",
     "unpack",

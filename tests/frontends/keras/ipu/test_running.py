@@ -77,6 +77,37 @@ def test_run__two_places_that_enqueue__are_refused() -> None:
         IPUStrategy().run(function(twice), [np.ones(2, np.float32)])
 
 
+def test_run__numbers_of_python__are_constants() -> None:
+    assert IPUStrategy().run(function(lambda x, times: sum(x for _ in range(times))), [np.float32(2), 3]) == 6
+
+
+def test_run__variables_that_it_makes__are_made_first() -> None:
+    from abele.keras import tensorflow as tf
+
+    y = X.sum(1, keepdims=True)
+    model, optimizer = keras.Sequential([keras.layers.Dense(1)]), keras.optimizers.Adam(0.1)
+    batches = iter(tf.data.Dataset.from_tensor_slices((X, y)).batch(3).repeat())
+    outfeed = ipu.ipu_outfeed_queue.IPUOutfeedQueue()
+
+    @tf.function(jit_compile=True)
+    def train(batches: Any, model: Any, optimizer: Any, steps: int) -> None:
+        for _ in tf.range(steps):
+            x, wanted = next(batches)
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(tf.square(model(x) - wanted))
+            gradients = tape.gradient(loss, model.trainable_variables)
+            optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+            outfeed.enqueue(loss)
+
+    IPUStrategy().run(train, [batches, model, optimizer, 2])
+    keras.utils.set_random_seed(1)
+    stock = keras.Sequential([keras.layers.Dense(1)])
+    stock.compile(keras.optimizers.Adam(0.1), "mse")
+    losses = [stock.train_on_batch(X[:3], y[:3]), stock.train_on_batch(X[3:], y[3:])]
+    np.testing.assert_allclose(outfeed.dequeue(), losses, rtol=1e-5)
+    np.testing.assert_allclose(model.get_weights()[0], stock.get_weights()[0], rtol=1e-5)
+
+
 def test_run__variables__are_read_and_assigned() -> None:
     count = keras.Variable(np.zeros(4, np.float32))
 

@@ -7,7 +7,6 @@ modelled machine, beside those.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import runpy
 import subprocess
@@ -110,8 +109,7 @@ def test_program__in_the_place_of_tensorflow__trains(
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(importlib.util.find_spec(IPU) is None, reason="needs the IPU's modules")
-@pytest.mark.parametrize("name", [name for name in ARGUMENTS if name not in ("slide_gpu", "infeed_outfeed")])
+@pytest.mark.parametrize("name", [name for name in ARGUMENTS if name != "slide_gpu"])
 def test_program__on_the_modelled_machine__trains(name: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "abele.keras", str(PROGRAMS / f"{name}.py"), *ARGUMENTS[name]]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **SMALL}, check=False)

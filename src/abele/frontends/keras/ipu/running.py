@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +22,7 @@ from abele.frontends.jaxpr import element_type, read_into
 from abele.frontends.keras.ipu.config import get_ipu_config
 from abele.frontends.keras.ipu.environment import settings_of
 from abele.frontends.keras.model.data import narrowed
-from abele.frontends.keras.private import backend
+from abele.frontends.keras.private import backend, global_state
 from abele.network import NetworkBuilder
 from abele.session import Session
 
@@ -78,6 +79,11 @@ class _Assignments(backend.StatelessScope):  # type: ignore[misc]
         super().__init__()
         self.assigned: list[Any] = []
 
+    def __exit__(self, *args: Any, **kwargs: Any) -> None:
+        """Give variables that were made inside their first values, on the host."""
+        with jax.ensure_compile_time_eval():
+            super().__exit__(*args, **kwargs)
+
     def add_update(self, update: Any) -> None:
         """Note a variable and its new value."""
         if not any(update[0] is v for v in self.assigned):
@@ -87,6 +93,8 @@ class _Assignments(backend.StatelessScope):  # type: ignore[misc]
 
 _running: list[Running] = []
 _sessions: dict[str, Session] = {}
+_MOST_TRACES = 5
+"""Traces of a function: one for the variables of models, one for those of optimisers, and a few to spare."""
 _MOST = 16
 """Programs that are kept."""
 
@@ -121,6 +129,7 @@ def run_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: di
     arrays = {n: narrowed(x) for n, x in enumerate(leaves) if _is_array(x)}
     queues: list[Any] = []
     changed: list[Any] = []
+    made: list[Any] = []
 
     def traced(*given: Any) -> Any:
         all_leaves = list(leaves)
@@ -131,7 +140,10 @@ def run_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: di
         _running.append(running)
         try:
             with _Assignments() as scope:
-                result = function(*inner_args, **inner_kwargs)
+                try:
+                    result = function(*inner_args, **inner_kwargs)
+                finally:
+                    made.extend(global_state.get_global_attribute("uninitialized_variables") or [])
         finally:
             _running.pop()
         sent = running.joined()
@@ -139,7 +151,7 @@ def run_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: di
         changed.extend(scope.assigned)
         return result, list(sent.values()), [scope.get_current_value(v) for v in changed]
 
-    jaxpr, shape = jax.make_jaxpr(traced, return_shape=True)(*arrays.values())
+    jaxpr, shape = _trace_with_variables(traced, list(arrays.values()), [queues, changed, made], leaves)
     inputs = [*map(narrowed, jaxpr.consts), *arrays.values()]
     outputs = _session(jaxpr, inputs)(*inputs) if jax.tree.leaves(shape) else ()
     result, sent, values = jax.tree.unflatten(jax.tree.structure(shape), [jax.numpy.asarray(o) for o in outputs])
@@ -150,8 +162,34 @@ def run_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: di
     return result
 
 
+def _trace_with_variables(traced: Any, arrays: list[Any], notes: list[list[Any]], leaves: list[Any]) -> Any:
+    """Trace a function until it makes no variables any more.
+
+    Models and optimisers make variables when they are called first: the trace in which they do so is thrown away, as
+    TensorFlow throws the first of a function away, and what it read of datasets is read again.
+    """
+    iterators = [leaf for leaf in leaves if hasattr(leaf, "rehearsed")]
+    for _ in range(_MOST_TRACES):
+        for note in notes:
+            note.clear()
+        with ExitStack() as stack:
+            again = [stack.enter_context(iterator.rehearsed()) for iterator in iterators]
+            try:
+                found = jax.make_jaxpr(traced, return_shape=True)(*arrays)
+            except Exception:
+                if not notes[-1]:
+                    raise
+                continue
+            if not notes[-1]:
+                for keep in again:
+                    keep()
+                return found
+    raise InvalidOptionError("the function makes new variables in every call", remedy="make them once, outside")
+
+
 def _is_array(leaf: Any) -> bool:
-    return isinstance(leaf, (int, float, bool, np.generic)) or (hasattr(leaf, "shape") and hasattr(leaf, "dtype"))
+    """True for arrays; numbers of Python are constants of the program, as in functions of TensorFlow."""
+    return isinstance(leaf, np.generic) or (hasattr(leaf, "shape") and hasattr(leaf, "dtype"))
 
 
 def _session(jaxpr: Any, inputs: list[Any]) -> Session:

@@ -14,6 +14,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from abele.frontends.keras.private import global_state, seed_generator
+
 
 class _Draws:
     """A key and how many keys were made of it."""
@@ -36,9 +38,6 @@ _traced: ContextVar[_Draws | None] = ContextVar("draws of a function that is bei
 def set_seed(seed: int) -> None:
     """Make all random numbers from now on a function of ``seed``: also those of Keras' layers without a seed."""
     global _seed, _all
-    from keras.src.backend.common import global_state
-    from keras.src.random import seed_generator
-
     _seed, _all = int(seed), None
     seed_generator.python_random = random.Random(_seed)
     global_state.set_global_attribute(seed_generator.GLOBAL_SEED_GENERATOR, None)

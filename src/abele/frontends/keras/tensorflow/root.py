@@ -8,6 +8,8 @@ from typing import Any
 
 import keras
 
+from abele.frontends.keras.private import module_utils
+
 from . import structure
 from .data import dataset as dataset_module
 from .data.adapter import let_keras_take_datasets
@@ -136,7 +138,7 @@ def tensorflow() -> Lookalike:
     let_keras_take_datasets()
     made = Lookalike("tensorflow", _names(), refused=_REFUSED, doc="TensorFlow's names over Keras 3 and JAX, by Abele.")
     # Keras seeds and saves what is TensorFlow's through this module, and its older functions call it.
-    seen = keras.src.utils.module_utils.tensorflow
+    seen = module_utils.tensorflow
     seen.module, seen._available = made, True
     return made
 

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from keras.src.trainers import data_adapters
-from keras.src.trainers.data_adapters.data_adapter import DataAdapter
-from keras.src.trainers.data_adapters.data_adapter_utils import class_weight_to_sample_weights
+
+from abele.frontends.keras.private import DataAdapter, class_weights, data_adapters
 
 from ..structure import flatten
 from .dataset import Dataset
@@ -39,7 +38,7 @@ class DatasetAdapter(DataAdapter):  # type: ignore[misc]
     def _weighted(self, batch: Any) -> Any:
         if not isinstance(batch, tuple) or len(batch) != 2:
             raise InvalidArgumentError("class_weight needs a dataset of pairs of inputs and targets")
-        weights = class_weight_to_sample_weights(batch[1], self._class_weight)
+        weights = class_weights(batch[1], self._class_weight)
         return (*batch, np.asarray(weights))
 
     @property

@@ -11,6 +11,8 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
+from abele.frontends.keras.private import auto_name
+
 from ..dtypes import DType
 from ..shapes import TensorShape
 from ..structure import flatten, pack
@@ -93,7 +95,7 @@ class TensorFlowOperation(keras.Operation):  # type: ignore[misc]
     """
 
     def __init__(self, function: Function, name: str, arguments: Any) -> None:
-        super().__init__(name=keras.src.utils.naming.auto_name(name))
+        super().__init__(name=auto_name(name))
         self._function, self._arguments = function, arguments
 
     def call(self, *operands: Any) -> Any:
