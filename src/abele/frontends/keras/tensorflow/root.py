@@ -14,6 +14,7 @@ from . import structure
 from .data import dataset as dataset_module
 from .data.adapter import let_keras_take_datasets
 from .data.batching import DatasetSpec
+from .data.files import TextLineDataset, TFRecordDataset
 from .data.nodes import INFINITE, UNKNOWN
 from .data.options import AutoShardPolicy, DatasetOptions
 from .dtypes import DTYPES, DType, as_dtype
@@ -22,6 +23,7 @@ from .lookalike import Lookalike
 from .names import system
 from .names.arrays import ARRAYS
 from .names.control import CONTROL
+from .names.examples import PARSING, TRAIN
 from .names.files import GFILE, IO
 from .names.image import IMAGE
 from .names.linalg import LINALG
@@ -68,6 +70,11 @@ _REFUSED_MODULES = {
         "CheckpointManager": "keras.callbacks.ModelCheckpoint('name.weights.h5', save_weights_only=True)",
         "latest_checkpoint": "the path of a file that model.save_weights wrote",
     },
+}
+_REFUSED_IO = {
+    "TFRecordWriter": "numpy.savez, and from_tensor_slices of what numpy.load gives",
+    "VarLenFeature": _DENSE,
+    "RaggedFeature": _DENSE,
 }
 _ROOT_OF_MATH = [
     "abs",
@@ -177,6 +184,7 @@ def _names() -> dict[str, Any]:
     names |= {"keras": tf_keras}
     names |= {name: getattr(tf_keras, name) for name in ("losses", "metrics", "optimizers", "initializers")}
     names |= {name: Lookalike(f"tensorflow.{name}", {}, refused=each) for name, each in _REFUSED_MODULES.items()}
+    names["train"].__dict__.update(TRAIN)
     names |= _modules()
     names["__internal__"] = Lookalike("tensorflow.__internal__", {"CompositeTensor": TypeSpec})
     names["compat"] = _compat(names)
@@ -224,7 +232,7 @@ def _modules() -> dict[str, Any]:
         "linalg": module("linalg", LINALG),
         "image": module("image", IMAGE | {key: IO[key] for key in IO if key.startswith(("decode_", "encode_"))}),
         "strings": module("strings", STRINGS),
-        "io": module("io", IO | {"gfile": gfile}),
+        "io": module("io", IO | PARSING | {"gfile": gfile}, refused=_REFUSED_IO),
         "data": _data(),
         "dtypes": module("dtypes", {**DTYPES, "DType": DType, "as_dtype": as_dtype, "cast": ARRAYS["cast"]}),
         "config": module("config", system.CONFIG | config_parts),
@@ -279,6 +287,8 @@ def _data() -> Lookalike:
     }
     names = {
         "Dataset": dataset_module.Dataset,
+        "TextLineDataset": TextLineDataset,
+        "TFRecordDataset": TFRecordDataset,
         "Iterator": dataset_module.DatasetIterator,
         "Options": DatasetOptions,
         "AUTOTUNE": dataset_module.AUTOTUNE,

@@ -24,7 +24,17 @@ from ..shapes import TensorShape, TensorSpec
 from ..structure import flatten, map_structure, pack
 from ..tensors import StringTensor, host_array, numpy_of, tensor_of
 from .batching import Batched, PaddedBatched, Unbatched, Windowed, batched_by_length, only_element
-from .mapping import ElementFunction, Filtered, Interleaved, Mapped, TakenWhile, leaf_values, reduced, sampled, spec_of
+from .mapping import (
+    ElementFunction,
+    Filtered,
+    Interleaved,
+    MappedElements,
+    TakenWhile,
+    leaf_values,
+    reduced,
+    sampled,
+    spec_of,
+)
 from .nodes import (
     INFINITE,
     CachedElements,
@@ -330,7 +340,7 @@ class Dataset:
         Args:
             map_func: Takes the parts of an element that is a tuple, else the element; gives tensors.
         """
-        return self._over(Mapped(self.node, map_func))
+        return self._over(MappedElements(self.node, map_func))
 
     def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
         """Elements of which a function is true."""

@@ -195,7 +195,7 @@ def _with_unknown_size(leaf: Any, sizes: set[int]) -> Any:
     return leaf
 
 
-class Mapped(Over):
+class MappedElements(Over):
     """Results of a function of each element."""
 
     def __init__(self, source: Node, function: Callable[..., Any]) -> None:
