@@ -14,6 +14,8 @@ keras = require_jax_backend()
 
 from keras.src import backend, callbacks, tree  # noqa: E402
 from keras.src.backend.common import global_state  # noqa: E402
+from keras.src.backend.common.stateless_scope import in_stateless_scope  # noqa: E402
+from keras.src.backend.common.symbolic_scope import in_symbolic_scope  # noqa: E402
 from keras.src.models.functional import Functional  # noqa: E402
 from keras.src.models.model import Model  # noqa: E402
 from keras.src.models.sequential import Sequential  # noqa: E402
@@ -27,6 +29,7 @@ from keras.src.trainers.data_adapters.array_slicing import train_validation_spli
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter  # noqa: E402
 from keras.src.trainers.trainer import Trainer  # noqa: E402
 from keras.src.utils import module_utils  # noqa: E402
+from keras.src.utils.jax_utils import is_in_jax_tracing_scope  # noqa: E402
 from keras.src.utils.naming import auto_name  # noqa: E402
 
 CallbackList = callbacks.CallbackList
@@ -52,6 +55,9 @@ __all__ = [
     "class_weights",
     "data_adapters",
     "get_data_adapter",
+    "in_stateless_scope",
+    "in_symbolic_scope",
+    "is_in_jax_tracing_scope",
     "global_state",
     "keras",
     "module_utils",

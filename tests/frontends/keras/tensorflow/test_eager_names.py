@@ -262,6 +262,20 @@ def test_random__seeded__repeats_and_is_of_its_distribution(tf: Any) -> None:
     assert (tf.random.stateless_uniform([2], [1, 2]) == tf.random.stateless_uniform([2], [1, 2])).all()
 
 
+def test_random__in_a_step_that_keras_compiles__is_refused(tf: Any) -> None:
+    class Noise(tf.keras.layers.Layer):
+        def call(self, x: Any) -> Any:
+            return x + tf.random.normal([tf.shape(x)[0], 1])
+
+    inputs = tf.keras.Input((2,))
+    model = tf.keras.Model(inputs, Noise()(inputs))
+    assert model.output_shape == (None, 2)
+    assert not (model(np.zeros((4, 2))) == model(np.zeros((4, 2)))).all()
+    model.compile("sgd", "mse")
+    with pytest.raises(ValueError, match="SeedGenerator"):
+        model.fit(np.zeros((4, 2)), np.zeros((4, 2)), verbose=0)
+
+
 def test_random__set_seed__fixes_keras_layers(tf: Any) -> None:
     def weights() -> Any:
         tf.random.set_seed(3)

@@ -14,7 +14,19 @@ from typing import Any
 import jax
 import numpy as np
 
-from abele.frontends.keras.private import global_state, seed_generator
+from abele.errors import AbeleError
+from abele.frontends.keras.ipu.running import current
+from abele.frontends.keras.private import (
+    global_state,
+    in_stateless_scope,
+    in_symbolic_scope,
+    is_in_jax_tracing_scope,
+    seed_generator,
+)
+
+
+class FrozenRandomError(AbeleError, ValueError):
+    """Random numbers that a compiled step would draw once and for all."""
 
 
 class _Draws:
@@ -53,15 +65,30 @@ def draw_key(seed: int | None = None) -> Any:
 
     Args:
         seed: The operation's seed.
+
+    Raises:
+        FrozenRandomError: A step of Keras is being compiled, in which the key would be the same for ever.
     """
     global _all
     draws = _traced.get()
-    if draws is None:
+    if draws is not None:
+        return draws.next(seed)
+    if _is_compiled_by_keras():
+        # All in the first line: Keras gives no more of an error in a layer.
+        raise FrozenRandomError(
+            "tf.random in a layer or loss that Keras compiles would give the same numbers in every step; make "
+            "self.seed = keras.random.SeedGenerator() in the layer and call keras.random.normal(shape, seed=self.seed)"
+        )
+    with jax.ensure_compile_time_eval():
         if _all is None:
             entropy = np.random.SeedSequence(_seed).generate_state(1)[0]
             _all = _Draws(jax.random.key(int(entropy)))
-        draws = _all
-    return draws.next(seed)
+        return _all.next(seed)
+
+
+def _is_compiled_by_keras() -> bool:
+    """True while a step is traced: neither while shapes are found, nor in a function that a strategy runs once."""
+    return in_stateless_scope() and not in_symbolic_scope() and current() is None and is_in_jax_tracing_scope()
 
 
 @contextmanager

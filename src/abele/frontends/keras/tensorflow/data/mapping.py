@@ -27,6 +27,8 @@ from .rows import ElementRows, RowReader, is_ragged, join
 _MOST_BYTES = 1 << 23
 """Bytes of elements that a function is run on at once."""
 _MOST_ROWS = 1 << 10
+_MOST_FILLED = 16
+"""A chunk is filled up to this many times its elements before another size is compiled."""
 _UNKNOWN_DIMS = (3, 5)
 """Two sizes that stand for an unknown dim while shapes are found; dims that differ then are unknown, too."""
 
@@ -56,6 +58,7 @@ class ElementFunction:
         self._traceable: bool | None = None
         self._key: Any = None
         self._done = 0
+        self._sizes: set[int] = set()
         self._one = jax.jit(self._traced)
         self._many = jax.jit(jax.vmap(self._traced, in_axes=(None, 0, *[0] * len(flatten(spec, lists=False)))))
 
@@ -138,6 +141,9 @@ class ElementFunction:
         row_bytes = sum(array[:1].nbytes for array in rows.arrays)
         most = max(1, min(_MOST_ROWS, _MOST_BYTES // max(row_bytes, 1)))
         size = 1 << min(rows.size - 1, most - 1).bit_length()
+        compiled = min((known for known in self._sizes if known >= size), default=size)
+        size = compiled if compiled <= _MOST_FILLED * size else size
+        self._sizes.add(size)
         made = []
         for start in range(0, rows.size, size):
             numbers = np.minimum(np.arange(start, start + size), rows.size - 1)

@@ -59,7 +59,9 @@ def keras_module(name: str) -> Lookalike:
     }
     layers = parts["layers"] = Lookalike(f"{name}.layers", {}, older.layers, _REFUSED_LAYERS)
     preprocessing = Lookalike(f"{name}.layers.experimental.preprocessing", {}, older.layers)
-    layers.__dict__["experimental"] = Lookalike(f"{name}.layers.experimental", {"preprocessing": preprocessing}, older.layers)
+    layers.__dict__["experimental"] = Lookalike(
+        f"{name}.layers.experimental", {"preprocessing": preprocessing}, older.layers
+    )
     parts["backend"] = backend(f"{name}.backend")
     parts["preprocessing"] = _nested(f"{name}.preprocessing", older.preprocessing)
     parts["applications"] = _nested(f"{name}.applications", older.applications)

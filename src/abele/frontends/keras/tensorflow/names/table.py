@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import keras
 import numpy as np
@@ -137,6 +138,8 @@ def shape_vector(x: Any, dtype: Any = "int32") -> Any:
     if isinstance(x, keras.KerasTensor):
         return TensorShape(x.shape)
     shape = x.shape if hasattr(x, "shape") else tensor_of(x).shape
+    if not all(isinstance(dim, int) for dim in shape):  # Dims that JAX knows by a name alone, while Keras finds shapes.
+        return tuple(shape)
     return np.asarray(tuple(shape), np.dtype(dtype.name if isinstance(dtype, DType) else dtype)).view(ShapeVector)
 
 
@@ -147,7 +150,12 @@ def static_dims(shape: Any) -> tuple[int, ...]:
     if isinstance(shape, jax.Array | np.ndarray):
         return tuple(np.asarray(shape).reshape(-1).tolist())
     parts = shape if isinstance(shape, list | tuple) else [shape]
-    return tuple(-1 if dim is None else int(dim) for dim in parts)
+    return tuple(-1 if dim is None else dim if is_dynamic(dim) else int(dim) for dim in parts)
+
+
+def is_dynamic(dim: Any) -> bool:
+    """True for a dim that JAX knows by a name alone."""
+    return bool(jax.export.is_symbolic_dim(dim))
 
 
 def axes(axis: Any) -> Any:
