@@ -43,6 +43,7 @@ def test_fit__targets_beside_a_dataset__are_refused(tf: Any) -> None:
         model(tf).fit(tf.data.Dataset.from_tensor_slices((X, Y)).batch(10), Y, verbose=0)
 
 
+@pytest.mark.slow
 def test_keras_makes_datasets__of_series_and_folders__by_these_names(tf: Any, tmp_path: Any) -> None:
     series = np.arange(20.0)
     windows = tf.keras.preprocessing.timeseries_dataset_from_array(series, 2 * series, sequence_length=5, batch_size=4)

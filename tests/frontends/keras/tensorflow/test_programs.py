@@ -34,7 +34,7 @@ ARGUMENTS = {
     "pipelined": [],
     "infeed_outfeed": [],
 }
-QUICK = ("mnist_fit", "infeed_outfeed")
+QUICK = ("mnist_fit",)
 SMALL = {"IMAGES": "128", "EPOCHS": "1", datasets.VARIABLE: datasets.MADE_UP, "JAX_PLATFORMS": "cpu"}
 
 
