@@ -251,7 +251,7 @@ TRAIN = {
     "FloatList": FloatList,
     "Int64List": Int64List,
 }
-PARSING = {
+PARSING: dict[str, Any] = {
     "FixedLenFeature": FixedLenFeature,
     "parse_single_example": parse_single_example,
     "parse_example": parse_example,
