@@ -16,6 +16,7 @@ from abele.network.registry import OpRule, Types, broadcast, require, rule
 from abele.numerics import ElementType
 from abele.poplibs import popops
 from abele.poplibs.popops.elementwise.map import map_with_outputs
+from abele.poplibs.poputil.layout import clone
 
 if TYPE_CHECKING:
     from abele.distribution.lowering import Lowering
@@ -41,6 +42,7 @@ class ElementUpdate(OpRule):
     attributes: ClassVar = {"exprs": tuple}
     folds = False
     repeats = False
+    lays_out_by_operands = True
 
     def types(self, op: NetworkOp) -> Types:
         """Those of the states."""
@@ -51,8 +53,8 @@ class ElementUpdate(OpRule):
         return [v.type for v in states]
 
     def widens(self, op: NetworkOp, operand: int, dtype: ElementType) -> bool:
-        """True for what is no state: expressions convert."""
-        return operand >= len(op.attrs["exprs"])
+        """True for floats that are no state: arithmetic is f32."""
+        return operand >= len(op.attrs["exprs"]) and dtype.is_float
 
     def evaluate(self, op: NetworkOp, *operands: Array) -> tuple[Array, ...] | Array:
         """The expressions in NumPy."""
@@ -63,7 +65,15 @@ class ElementUpdate(OpRule):
     def beside(self, op: NetworkOp, operand: int) -> Sequence[Value]:
         """The other operands of its shape."""
         value = op.inputs[operand]
-        return [v for v in op.inputs if v is not value and v.shape == value.shape]
+        return [v for v in op.inputs if v is not value and v.type == value.type]
+
+    def layout(self, to: Lowering, op: NetworkOp, operand: int) -> Tensor | None:
+        """Like an operand of its shape and another type, such as a moment in f16 beside its parameter."""
+        value = op.inputs[operand]
+        for other in op.inputs:
+            if other.shape == value.shape and other in to and not to[other].contains_aliases:
+                return clone(to.graph, to[other], value.name or "value", value.dtype)
+        return None
 
     def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor, ...]:
         """One map with several outputs, in place; what shows a state in another order is copied first."""

@@ -118,7 +118,7 @@ class ALSOptimizer(LossScaleOptimizer):
         own, inner = optimizer_variables[: len(self._variables)], optimizer_variables[len(self._variables) :]
         mapping = list(zip(self._variables, own, strict=True))
         with backend.StatelessScope(state_mapping=mapping) as scope:
-            scale = ops.convert_to_tensor(self.dynamic_scale)
+            scale, last = (ops.convert_to_tensor(v) for v in (self.dynamic_scale, self.ratio))
             wide = [ops.cast(g, "float32") for g in grads]
             large = sum(ops.sum(ops.cast(ops.abs(g) >= self.histogram_bin_edge, "float32")) for g in wide)
             size = float(sum(int(g.size) for g in wide))
@@ -128,12 +128,12 @@ class ALSOptimizer(LossScaleOptimizer):
                 every = ops.cast(size, "float32")
             steps = ops.cast(self.step_counter + 1, "int32")
             ends = ops.equal(steps, self.update_frequency)
-            ratio = self.lpf_alpha * self.ratio + (1 - self.lpf_alpha) * large / every
+            ratio = self.lpf_alpha * last + (1 - self.lpf_alpha) * large / every
             grown = ops.minimum(scale * self.increase_factor, self.max_loss_scaling_factor)
             shrunk = ops.maximum(scale / self.increase_factor, 1.0)
             moved = ops.where(ratio > self.ratio_threshold, shrunk, grown)
             self.dynamic_scale.assign(ops.where(ends, moved, scale))
-            self.ratio.assign(ops.where(ends, ratio, self.ratio))
+            self.ratio.assign(ops.where(ends, ratio, last))
             self.step_counter.assign(ops.where(ends, 0, steps))
             self.large.assign(ops.where(ends, 0.0, large))
             self.counted.assign(ops.where(ends, 0.0, every))

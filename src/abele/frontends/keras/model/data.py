@@ -142,7 +142,8 @@ class Batches:
     def _fresh(self, *, peek: bool = False) -> Iterator[Any]:
         """Batches from the start."""
         if self._dataset is not None:
-            for element in self._dataset:
+            read = getattr(self._dataset, "as_numpy_iterator", None)
+            for element in self._dataset if read is None else read():
                 yield self._converted(element, weigh=True)
         else:
             assert self._adapter is not None

@@ -24,7 +24,7 @@ class _Scopes(threading.local):
     def __init__(self) -> None:
         self.strategies: list[Any] = []
         self.tracing = 0
-        self.replicas = 1
+        self.replicas = 0
         self.stage: int | None = None
         self.entered: list[int] = []
 
@@ -43,8 +43,8 @@ def check_in_strategy(what: str) -> None:
 
 
 @contextmanager
-def tracing(replicas: int = 1) -> Iterator[list[int]]:
-    """A model is traced inside, for so many replicas; gives the stages that its code enters."""
+def tracing(replicas: int = 0) -> Iterator[list[int]]:
+    """A model is traced inside, for so many replicas (0: for shapes alone); gives the stages that its code enters."""
     SCOPES.tracing += 1
     before, SCOPES.entered, SCOPES.replicas = (SCOPES.entered, SCOPES.replicas), [], replicas
     try:

@@ -8,15 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from abele.errors import InvalidOptionError
-from abele.frontends.keras.ipu.ops.primitives import GATHER, RANK, replicas
-
-
-def _check(count: int) -> int:
-    if count != replicas():
-        raise InvalidOptionError(
-            f"the operation is for {count} replicas, the program has {replicas()}", remedy="the number of replicas"
-        )
-    return count
+from abele.frontends.keras.ipu.ops.primitives import GATHER, RANK, check_replicas
 
 
 def all_gather(x: Any, replication_factor: int, name: str | None = None) -> Any:
@@ -25,7 +17,7 @@ def all_gather(x: Any, replication_factor: int, name: str | None = None) -> Any:
     Raises:
         InvalidOptionError: Another number than the program has.
     """
-    return GATHER.bind(jnp.asarray(x), size=_check(replication_factor))
+    return GATHER.bind(jnp.asarray(x), size=check_replicas(replication_factor))
 
 
 def all_to_all(
@@ -36,7 +28,7 @@ def all_to_all(
     Raises:
         InvalidOptionError: Another number of replicas than the program has, or parts that are not equal.
     """
-    x, count = jnp.asarray(x), _check(number_of_replicas)
+    x, count = jnp.asarray(x), check_replicas(number_of_replicas)
     if x.shape[split_dimension] % count:
         raise InvalidOptionError(f"{x.shape[split_dimension]} elements do not divide into {count} equal parts")
     every = all_gather(x, count)

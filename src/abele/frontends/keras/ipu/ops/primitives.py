@@ -12,6 +12,7 @@ import jax.extend.core as jec
 import jax.numpy as jnp
 from jax.interpreters import ad, batching, mlir
 
+from abele.errors import InvalidOptionError
 from abele.frontends.jaxpr import PrimitiveCall, primitive
 from abele.frontends.keras.model.scopes import SCOPES
 from abele.network import Value
@@ -51,7 +52,20 @@ mlir.register_lowering(RANK, mlir.lower_fun(lambda *, size: jnp.zeros((), jnp.in
 
 def replicas() -> int:
     """Replicas of the program that is being traced; 1 outside."""
-    return SCOPES.replicas
+    return SCOPES.replicas or 1
+
+
+def check_replicas(count: int) -> int:
+    """The number of replicas that an operation is for.
+
+    Raises:
+        InvalidOptionError: The program that is being traced has another.
+    """
+    if SCOPES.replicas not in (0, count):
+        raise InvalidOptionError(
+            f"the operation is for {count} replicas, the program has {SCOPES.replicas}", remedy="the number of replicas"
+        )
+    return count
 
 
 def _group(size: int) -> CommGroup:
@@ -76,6 +90,9 @@ def _scatter(call: PrimitiveCall, x: Value, *, size: int) -> Value:
 @primitive("abele_replica_rank")
 def _rank(call: PrimitiveCall, *, size: int) -> Value:
     return build.replica_rank(call.net, _group(size))
+
+
+_rank.runs = True  # type: ignore[attr-defined]  # It has no operands, and is no constant.
 
 
 @primitive("abele_keep")

@@ -7,8 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from abele.errors import InvalidOptionError
-from abele.frontends.keras.ipu.ops.all_to_all_op import _check
-from abele.frontends.keras.ipu.ops.primitives import SCATTER
+from abele.frontends.keras.ipu.ops.primitives import SCATTER, check_replicas
 
 
 def reduce_scatter(x: Any, replication_factor: int, op: str = "COLLECTIVE_OP_ADD", name: str | None = None) -> Any:
@@ -19,7 +18,7 @@ def reduce_scatter(x: Any, replication_factor: int, op: str = "COLLECTIVE_OP_ADD
     """
     if op not in ("COLLECTIVE_OP_ADD", "COLLECTIVE_OP_MEAN"):
         raise InvalidOptionError(f"reduce_scatter adds, or takes means, not {op}", remedy="COLLECTIVE_OP_ADD")
-    count = _check(replication_factor)
+    count = check_replicas(replication_factor)
     flat = jnp.ravel(jnp.asarray(x))
     flat = jnp.pad(flat, (0, -flat.size % count))
     if op == "COLLECTIVE_OP_MEAN":
