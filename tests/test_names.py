@@ -26,6 +26,10 @@ _SAME_NAME = {
         {"frontends/poptorch/training/optim.py", "network/optimisers/moments.py"},
         "PyTorch's name, over our optimiser",
     ),
+    "AssumeEqualAcrossReplicas": (
+        {"frontends/keras/addons/keras/layers.py", "graph/control.py"},
+        "the name of the IPU package's layer, and Poplar's of a program",
+    ),
     "Block": (
         {"frontends/poptorch/program/blocks.py", "graph/control.py", "pva/execution.py"},
         "PopTorch's part of a model, and libpva's span of a run; ours is Poplar's",
@@ -34,6 +38,10 @@ _SAME_NAME = {
     "Channel": ({"frontends/poptorch/program/profiling.py", "trace/channel.py"}, "PopTorch's channel, over ours"),
     "CommGroupType": ({"frontends/poptorch/enums.py", "poplibs/gcl/groups.py"}, "PopTorch's and GCL's own enumeration"),
     "Const": ({"poplibs/popops/expr.py", "expr/nodes.py"}, "PopLibs' name, over a node of the expression language"),
+    "Dropout": (
+        {"frontends/keras/addons/keras/layers.py", "network/ops/dropout.py"},
+        "Keras' name of a layer, over our op",
+    ),
     "Expr": ({"poplibs/popops/expr.py", "expr/nodes.py"}, "PopLibs' name, over a node of the expression language"),
     "Layout": (
         {"compiler/layout.py", "layout/layout.py"},
@@ -49,6 +57,10 @@ _SAME_NAME = {
         "PopLibs' enumeration of reductions, and libpva's row of a report; ours is what users define operations with",
     ),
     "OutputMode": ({"frontends/poptorch/enums.py", "network/schedule.py"}, "PopTorch's enumeration of our modes"),
+    "PipelineSchedule": (
+        {"frontends/keras/ipu/enums.py", "network/schedule.py"},
+        "TensorFlow's enumeration of our schedules",
+    ),
     "Plan": ({"poplibs/popnn/ctc/plan.py", "poplibs/popnn/ctc_infer/plan.py"}, "PopLibs' name of both plans of CTC"),
     "Stage": (
         {"frontends/poptorch/options/strategies.py", "network/ir/value.py"},

@@ -8,7 +8,7 @@ import pytest
 from abele.expr import apply
 from abele.expr.derivative import arg
 from abele.network import (
-    Captured,
+    CapturedUpdate,
     Group,
     MeanStrategy,
     Network,
@@ -56,7 +56,7 @@ def block_of(build_body: object, *types: tuple[tuple[int, ...], str]) -> Network
     return NetworkFunction("update", OpBlock(tuple(entering), tuple(net.ops), tuple(results)))
 
 
-def momentum(*, clips: bool = False, factor: float = 1.0) -> Captured:
+def momentum(*, clips: bool = False, factor: float = 1.0) -> CapturedUpdate:
     """Descent with momentum as many maps; with a rate and a count of steps; clipped by the norm of all gradients."""
 
     def body(net, w0, w1, g0, g1, rate, steps, v0, v1):  # type: ignore[no-untyped-def]
@@ -77,7 +77,7 @@ def momentum(*, clips: bool = False, factor: float = 1.0) -> Captured:
 
     weight = ((6, 6), "f32")
     types = (weight, weight, weight, weight, ((), "f32"), ((), "f32"), weight, weight)
-    return Captured(block_of(body, *types), ("rate", "steps", "w0/velocity", "w1/velocity"))
+    return CapturedUpdate(block_of(body, *types), ("rate", "steps", "w0/velocity", "w1/velocity"))
 
 
 def trained(
@@ -163,7 +163,7 @@ def test_captured_updates__parameter_without_a_gradient__sees_zeros() -> None:
     x = net.input((2, 3), "f32", "x")
     used, idle = net.parameter((3,), "f32", "used"), net.parameter((4,), "f32", "idle")
     net.loss = build.mean(net, build.map_(net, arg(0) * arg(1), [x, used]), [0, 1])
-    groups = [Group(Captured(block_of(body, (p.shape, "f32"), (p.shape, "f32"))), (p,)) for p in (used, idle)]
+    groups = [Group(CapturedUpdate(block_of(body, (p.shape, "f32"), (p.shape, "f32"))), (p,)) for p in (used, idle)]
     final = training_pipeline(Schedule(), groups).run(net.finish())
     feeds = {"x": np.ones((2, 3), np.float32), "used": np.ones(3, np.float32), "idle": np.ones(4, np.float32)}
     values = evaluate(final, {v: feeds[v.name] for v in final.entries})

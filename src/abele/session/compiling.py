@@ -26,7 +26,7 @@ from abele.graph import Graph
 from abele.job.progress import PROGRESS
 from abele.llvm.cache import load_object, store_object
 from abele.network import (
-    Captured,
+    CapturedUpdate,
     Group,
     Network,
     NetworkBuilder,
@@ -261,7 +261,7 @@ def compile_network(
     settings = case.settings
     optimisers = None if groups is None else tuple(g.optimiser for g in groups)
     trained = {p.name for g in groups or () for p in g.parameters}
-    beside = {name for o in optimisers or () if isinstance(o, Captured) for name in o.buffers}
+    beside = {name for o in optimisers or () if isinstance(o, CapturedUpdate) for name in o.buffers}
     updated = frozenset(trained | beside | {v.name for v in net.updates})
     seconds = time.perf_counter() - start
     compiled = Compiled(

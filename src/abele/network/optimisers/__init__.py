@@ -2,7 +2,7 @@
 
 from abele.network.optimisers.adaptive import Adadelta, Adagrad, RmsProp
 from abele.network.optimisers.base import GRADIENT, PARAMETER, Group, Optimiser, StateSlot, Terms, climbs
-from abele.network.optimisers.captured import Captured
+from abele.network.optimisers.captured import CapturedUpdate
 from abele.network.optimisers.descent import Sgd
 from abele.network.optimisers.layerwise import Lars
 from abele.network.optimisers.moments import Adam, Adamax, Lamb, MomentRule, NAdam, RAdam
@@ -18,7 +18,7 @@ __all__ = [
     "Adagrad",
     "Adam",
     "Adamax",
-    "Captured",
+    "CapturedUpdate",
     "Group",
     "Lamb",
     "Lars",

@@ -14,7 +14,7 @@ from abele.words import counted
 
 
 @dataclass(frozen=True)
-class Captured(Optimiser):
+class CapturedUpdate(Optimiser):
     """An update as a block of ops.
 
     Attributes:
@@ -29,4 +29,4 @@ class Captured(Optimiser):
     buffers: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"Captured({counted(len(self.function.body.ops), 'op')}, {counted(len(self.buffers), 'buffer')})"
+        return f"CapturedUpdate({counted(len(self.function.body.ops), 'op')}, {counted(len(self.buffers), 'buffer')})"

@@ -55,7 +55,7 @@ class JoinUpdates(Pass):
 
 
 @dataclass(frozen=True)
-class _New:
+class _NewState:
     """The new value of a state as one expression.
 
     Attributes:
@@ -108,7 +108,7 @@ class _Composing:
             value = self._views[value].inputs[0]
         return value
 
-    def new(self, state: Value, new: Value) -> _New:
+    def new(self, state: Value, new: Value) -> _NewState:
         """The new value of a state over what is no element-wise result of its shape and on its IPU."""
         read: dict[Value, Expr] = {}
         made: dict[Value, Expr] = {}
@@ -127,17 +127,17 @@ class _Composing:
             return inner if own in (None, op.output.dtype) else Cast(op.output.dtype, inner)
 
         expr = of(new)
-        return _New(state, self.makers[new], expr, tuple(read))
+        return _NewState(state, self.makers[new], expr, tuple(read))
 
 
-def _groups(every: Iterable[_New]) -> list[list[_New]]:
+def _groups(every: Iterable[_NewState]) -> list[list[_NewState]]:
     """New values that are computed together: of one shape and IPU, with an operand of that shape in common.
 
     The largest come first.
     """
-    groups: list[list[_New]] = []
+    groups: list[list[_NewState]] = []
     for new in every:
-        reads, kept = set(new.whole), list[list[_New]]()
+        reads, kept = set(new.whole), list[list[_NewState]]()
         mine = [new]
         for group in groups:
             alike = group[0].place == new.place

@@ -9,7 +9,7 @@ from typing import ClassVar
 from abele.expr.derivative import arg
 from abele.network.ir import HERE, Network, NetworkBuilder, OpBlock, Place, Stage, Value
 from abele.network.ops import build
-from abele.network.optimisers import Captured, Optimiser
+from abele.network.optimisers import CapturedUpdate, Optimiser
 from abele.network.passes.base import Pass
 
 
@@ -31,7 +31,7 @@ class Optimise(Pass):
         made = NetworkBuilder.of(net)
         by_name = {p.name: p for p in net.gradients}
         for number, (optimiser, names) in enumerate(self.groups):
-            if isinstance(optimiser, Captured):
+            if isinstance(optimiser, CapturedUpdate):
                 _inline(made, net, optimiser, names)
                 continue
             for parameter in (by_name[name] for name in names if name in by_name):
@@ -43,7 +43,7 @@ class Optimise(Pass):
         return made.finish()
 
 
-def _inline(made: NetworkBuilder, net: Network, optimiser: Captured, names: Sequence[str]) -> None:
+def _inline(made: NetworkBuilder, net: Network, optimiser: CapturedUpdate, names: Sequence[str]) -> None:
     """Append a captured update; parameters that the loss does not depend on have gradients of zeros."""
     by_name, body = {v.name: v for v in net.entries}, optimiser.function.body
     parameters, buffers = [by_name[n] for n in names], [by_name[n] for n in optimiser.buffers]

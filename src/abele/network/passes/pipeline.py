@@ -12,7 +12,7 @@ from abele.errors import InvalidOptionError, NetworkError, nearest
 from abele.network.automatic_scale import AutomaticLossScale, GradientTracking
 from abele.network.gradient_scale import loss_scale_of, sign_of
 from abele.network.ir import Network, network_text, verify
-from abele.network.optimisers import Captured, Group
+from abele.network.optimisers import CapturedUpdate, Group
 from abele.network.passes.accumulate import Accumulate, combines
 from abele.network.passes.all_reduce import AllReduce
 from abele.network.passes.base import Pass, Watch
@@ -228,7 +228,7 @@ def training_pipeline(
             ),
             Optimise(named),
             *((AllReduce.of(schedule),) if schedule.replicas > 1 else ()),
-            *((JoinUpdates(),) if any(isinstance(g.optimiser, Captured) for g in groups) else ()),
+            *((JoinUpdates(),) if any(isinstance(g.optimiser, CapturedUpdate) for g in groups) else ()),
             JoinCasts(anchored),
             AssignPlaces(),
             AssignStages(turns=schedule.pipeline == PipelineSchedule.INTERLEAVED),

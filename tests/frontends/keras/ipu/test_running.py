@@ -31,7 +31,7 @@ class Numbers:
 
 
 def function(body: Callable[..., Any]) -> Any:
-    """What ``tf.function`` makes."""
+    """A function as ``tf.function`` makes them."""
     body.python_function = body  # type: ignore[attr-defined]
     return body
 

@@ -1,4 +1,4 @@
-"""What ``fit``, ``evaluate`` and ``predict`` do: steps, callbacks, data, weights on the device."""
+"""``fit``, ``evaluate`` and ``predict``: steps, callbacks, data, weights on the device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What programs do wrong, row by row of the table of misuse: what is raised, and what it says."""
+"""Misuse, row by row of the table of it: errors, and their words."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from enum import Enum, IntEnum
 from typing import Any
 
 from abele.errors import InvalidOptionError, TypeMismatchError
-from abele.frontends.keras.ipu.config_tree import AttributeMetadata, Category, Field
+from abele.frontends.keras.ipu.config_tree import AttributeMetadata, Category, attribute
 
 __all__ = [
     "AttributeMetadata",
@@ -76,28 +76,34 @@ class MergeRemoteBuffersBehaviour(Enum):
 _IPUS = (int, list, tuple)
 
 
-def _libraries(what: str) -> Field:
-    return Field({}, (dict,), f"options of {what} under PopLibs' names, such as availableMemoryProportion")
+def _libraries(what: str) -> Any:
+    return attribute({}, (dict,), f"options of {what} under PopLibs' names, such as availableMemoryProportion")
 
 
-def _flag(default: bool, doc: str) -> Field:
-    return Field(default, (bool,), doc)
+def _flag(default: bool, doc: str) -> Any:
+    return attribute(default, (bool,), doc)
 
 
-def _bytes(doc: str) -> Field:
-    return Field(0, (int,), doc)
+def _bytes(doc: str) -> Any:
+    return attribute(0, (int,), doc)
+
+
+class ExperimentalNorms(Category):
+    """Options of norms that may change."""
+
+    distributed_batch_norm_replica_group_size = attribute(1, (int,), "replicas that share batch statistics")
 
 
 class IPUConfig(Category):
-    """What a program asks of IPUs; nothing happens before :meth:`configure_ipu_system`."""
+    """Configuration of IPUs; nothing happens before :meth:`configure_ipu_system`."""
 
-    auto_select_ipus = Field([], _IPUS, "a number of IPUs, or one for each device")
-    select_ipus = Field([], _IPUS, "IPUs by number, in place of auto_select_ipus; as many are modelled")
-    selection_order = Field(SelectionOrder.AUTO, (SelectionOrder,), "order of IPUs")
+    auto_select_ipus = attribute([], _IPUS, "a number of IPUs, or one for each device")
+    select_ipus = attribute([], _IPUS, "IPUs by number, in place of auto_select_ipus; as many are modelled")
+    selection_order = attribute(SelectionOrder.AUTO, (SelectionOrder,), "order of IPUs")
     allow_recompute = _flag(False, "compute activations again in the backward pass; in pipelines by stage")
-    serialization_output_folder = Field("", (str,), "folder of compiled programs, by content")
-    compilation_poplar_options = Field({}, (dict,), "engine options under Poplar's names")
-    gcl_poplar_options = Field({}, (dict,), "options of collectives")
+    serialization_output_folder = attribute("", (str,), "folder of compiled programs, by content")
+    compilation_poplar_options = attribute({}, (dict,), "engine options under Poplar's names")
+    gcl_poplar_options = attribute({}, (dict,), "options of collectives")
 
     class convolutions(Category):  # noqa: N801
         """Convolutions."""
@@ -125,16 +131,13 @@ class IPUConfig(Category):
 
         use_stable_statistics = _flag(False, "subtract the mean before squaring")
 
-        class experimental(Category):  # noqa: N801
-            """What may change."""
-
-            distributed_batch_norm_replica_group_size = Field(1, (int,), "replicas that share batch statistics")
+        experimental = ExperimentalNorms
 
     class device_connection(Category):  # noqa: N801
-        """When devices are attached."""
+        """Attaching of devices."""
 
-        type = Field(DeviceConnectionType.ALWAYS, (DeviceConnectionType,), "time of attaching")
-        version = Field("", (str,), "ipu1, ipu2 or ipu21, for programs that never attach")
+        type = attribute(DeviceConnectionType.ALWAYS, (DeviceConnectionType,), "time of attaching")
+        version = attribute("", (str,), "ipu1, ipu2 or ipu21, for programs that never attach")
         enable_remote_buffers = _flag(False, "streaming memory, for programs that never attach")
 
     class floating_point_behaviour(Category):  # noqa: N801
@@ -144,7 +147,7 @@ class IPUConfig(Category):
         div0 = _flag(False, "stop at divisions by zero")
         oflo = _flag(False, "stop at overflows")
         nanoo = _flag(False, "float16 overflows are no numbers, in place of the largest one")
-        esr = Field(StochasticRoundingBehaviour.OFF, (StochasticRoundingBehaviour, bool), "stochastic rounding")
+        esr = attribute(StochasticRoundingBehaviour.OFF, (StochasticRoundingBehaviour, bool), "stochastic rounding")
         set_all = _flag(False, "all four traps and stochastic rounding")
 
         def __setattr__(self, name: str, value: Any) -> None:
@@ -157,16 +160,16 @@ class IPUConfig(Category):
     class io_tiles(Category):  # noqa: N801
         """Tiles that load and store alone."""
 
-        num_io_tiles = Field(0, (int,), "tiles of each IPU")
+        num_io_tiles = attribute(0, (int,), "tiles of each IPU")
         place_ops_on_io_tiles = _flag(False, "load and store while others compute")
-        available_memory_proportion = Field(0.9, (float,), "share of their memory that may hold data")
+        available_memory_proportion = attribute(0.9, (float,), "share of their memory that may hold data")
 
     class ipu_model(Category):  # noqa: N801
         """The modelled machine."""
 
         compile_ipu_code = _flag(True, "compile vertices")
-        tiles_per_ipu = Field(0, (int,), "tiles of each IPU; 0 for all")
-        version = Field("ipu2", (str,), "ipu1, ipu2 or ipu21")
+        tiles_per_ipu = attribute(0, (int,), "tiles of each IPU; 0 for all")
+        version = attribute("ipu2", (str,), "ipu1, ipu2 or ipu21")
 
     class optimizations(Category):  # noqa: N801
         """Passes."""
@@ -178,10 +181,10 @@ class IPUConfig(Category):
         enable_dynamic_slice_replacement = _flag(True, "slices become look-ups")
         combine_matmuls = _flag(False, "join products with an operand in common")
         combine_embedding_lookups = _flag(False, "join look-ups of one table")
-        merge_remote_buffers = Field(
+        merge_remote_buffers = attribute(
             MergeRemoteBuffersBehaviour.IF_BENEFICIAL, (MergeRemoteBuffersBehaviour,), "merging of remote buffers"
         )
-        minimum_remote_tensor_size = Field(128, (int,), "bytes below which a tensor stays on the chip")
+        minimum_remote_tensor_size = attribute(128, (int,), "bytes below which a tensor stays on the chip")
         maximum_cross_replica_sum_buffer_size = _bytes("bytes up to which sums over replicas are joined")
         maximum_reduce_scatter_buffer_size = _bytes("bytes up to which reduce-scatters are joined")
         maximum_all_gather_buffer_size = _bytes("bytes up to which gathers are joined")
@@ -198,12 +201,12 @@ class IPUConfig(Category):
     class scheduling(Category):  # noqa: N801
         """Order of ops."""
 
-        algorithm = Field(SchedulingAlgorithm.CHOOSE_BEST, (SchedulingAlgorithm,), "how ops are ordered")
-        maximum_scheduler_lookahead_depth = Field(5, (int,), "depth of LOOK_AHEAD")
-        maximum_scheduler_search_space_size = Field(64, (int,), "width of LOOK_AHEAD")
+        algorithm = attribute(SchedulingAlgorithm.CHOOSE_BEST, (SchedulingAlgorithm,), "how ops are ordered")
+        maximum_scheduler_lookahead_depth = attribute(5, (int,), "depth of LOOK_AHEAD")
+        maximum_scheduler_search_space_size = attribute(64, (int,), "width of LOOK_AHEAD")
 
     class experimental(Category):  # noqa: N801
-        """What may change."""
+        """Options that may change."""
 
         always_rearrange_copies_on_the_host = _flag(False, "the host orders what it sends")
         enable_remote_buffer_embedding = _flag(False, "large tables in streaming memory")
@@ -212,8 +215,8 @@ class IPUConfig(Category):
         class multi_replica_distribution(Category):  # noqa: N801
             """Processes of one program."""
 
-            process_index = Field(0, (int,), "this process")
-            process_count = Field(0, (int,), "processes; 0 for one")
+            process_index = attribute(0, (int,), "this process")
+            process_count = attribute(0, (int,), "processes; 0 for one")
 
     def configure_ipu_system(self, device: str = "cpu") -> None:
         """Take this configuration into use, for sessions that are made from now on."""

@@ -1,6 +1,6 @@
 """Trees of typed attributes: what ``IPUConfig`` is made of.
 
-A category is a class whose attributes are :class:`Field` (a value) or other categories. Setting checks the type, an
+A category is a class whose attributes are values (:func:`attribute`) or other categories. Setting checks the type, an
 unknown name is a ``ValueError`` with the nearest one, and a category cannot be assigned to::
 
     config.matmuls.poplar_options = {"partialsType": "half"}
@@ -21,12 +21,12 @@ from abele.errors import AbeleError, InvalidOptionError, TypeMismatchError, near
 
 
 @dataclass(frozen=True)
-class Field:
+class ConfigField:
     """One attribute.
 
     Attributes:
         default: Its value in a new configuration.
-        types: What may be assigned; an enumeration takes its members and their names.
+        types: Types that may be assigned; an enumeration takes its members and their names.
         doc: One line.
     """
 
@@ -40,9 +40,14 @@ class Field:
         return ", ".join(t.__name__ for t in self.types)
 
 
+def attribute(default: Any, types: tuple[type, ...], doc: str) -> Any:
+    """An attribute of a category, in its class: a :class:`ConfigField`, whose value instances have."""
+    return ConfigField(default, types, doc)
+
+
 @dataclass(frozen=True)
 class AttributeMetadata:
-    """What is known of an attribute.
+    """Facts about an attribute.
 
     Attributes:
         name: Path from the root.
@@ -64,12 +69,12 @@ class Category:
         path: Path from the root; empty at the root.
     """
 
-    fields: ClassVar[dict[str, Field]]
+    fields: ClassVar[dict[str, ConfigField]]
     categories: ClassVar[dict[str, type[Category]]]
 
     def __init_subclass__(cls) -> None:
         own = {name: value for name, value in vars(cls).items() if not name.startswith("_")}
-        cls.fields = {name: value for name, value in own.items() if isinstance(value, Field)}
+        cls.fields = {name: value for name, value in own.items() if isinstance(value, ConfigField)}
         cls.categories = {
             name: value for name, value in own.items() if isinstance(value, type) and issubclass(value, Category)
         }
@@ -154,7 +159,7 @@ class Category:
         return cls.from_dict(json.loads(text))
 
     def get_attribute_metadata(self, path: str) -> AttributeMetadata:
-        """What is known of the attribute at a path such as ``matmuls.poplar_options``.
+        """Facts about the attribute at a path such as ``matmuls.poplar_options``.
 
         Raises:
             InvalidOptionError: There is none.
@@ -177,7 +182,7 @@ class Category:
         }
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self.to_dict() == other.to_dict()  # type: ignore[attr-defined]
+        return type(self) is type(other) and self.to_dict() == other.to_dict()
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -194,7 +199,7 @@ def _plain(value: Any) -> Any:
     return value.name if isinstance(value, Enum) else copy.copy(value)
 
 
-def _checked(path: str, field: Field, value: Any) -> Any:
+def _checked(path: str, field: ConfigField, value: Any) -> Any:
     for kind in field.types:
         if issubclass(kind, Enum):
             if isinstance(value, kind):

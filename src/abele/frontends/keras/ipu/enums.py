@@ -14,7 +14,7 @@ class PipelineSchedule(IntEnum):
 
 
 class RecomputationMode(Enum):
-    """What backward stages compute again, where ``allow_recompute`` is set."""
+    """Choice of what backward stages compute again, where ``allow_recompute`` is set."""
 
     Auto = 0
     RecomputeThenBackpropagate = 1
@@ -22,7 +22,7 @@ class RecomputationMode(Enum):
 
 
 class GradientAccumulationReductionMethod(Enum):
-    """What an update makes of the gradients of its micro-batches."""
+    """Reduction of the gradients of an update's micro-batches."""
 
     SUM = 0
     MEAN = 1
@@ -30,7 +30,7 @@ class GradientAccumulationReductionMethod(Enum):
 
 
 class ReplicatedMetricReductionMethod(Enum):
-    """What the host gets of a metric of several replicas: the last one's, all, or their sum or mean."""
+    """Values of a metric of several replicas for the host: the last one's, all, or their sum or mean."""
 
     NONE = "NONE"
     LIST = "LIST"
@@ -39,7 +39,7 @@ class ReplicatedMetricReductionMethod(Enum):
 
 
 class IPUOutfeedMode(Enum):
-    """What an outfeed keeps: everything, or the last entry."""
+    """Entries that an outfeed keeps: everything, or the last entry."""
 
     ALL = "all"
     LAST = "last"

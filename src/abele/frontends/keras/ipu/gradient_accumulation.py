@@ -1,4 +1,4 @@
-"""``gradient_accumulation``: what an update makes of the gradients of its micro-batches."""
+"""``gradient_accumulation``: reductions of the gradients of an update's micro-batches."""
 
 from abele.frontends.keras.ipu.enums import GradientAccumulationReductionMethod
 

@@ -68,7 +68,7 @@ class IPUOutfeedQueue:
         self._steps += [jax.tree.map(lambda a, n=n: np.asarray(a[n]), steps) for n in taken]
 
     def dequeue(self, wait_for_completion: bool = False) -> Any:
-        """What was sent since the last time: [steps, …], or the last step's alone.
+        """Entries since the last time: [steps, …], or the last step's alone.
 
         Raises:
             InvalidOptionError: No program sends to it yet.

@@ -30,11 +30,12 @@ def current_strategy() -> IPUStrategyV1:
     """
     if not SCOPES.strategies:
         raise SessionError("this is in no scope of an IPUStrategy", remedy="with IPUStrategy().scope(): ...")
-    return SCOPES.strategies[-1]
+    found: IPUStrategyV1 = SCOPES.strategies[-1]
+    return found
 
 
 class IPUExtendedV1:
-    """What TensorFlow keeps of a strategy.
+    """Details of a strategy that TensorFlow asks for.
 
     Attributes:
         non_slot_devices: Not used.

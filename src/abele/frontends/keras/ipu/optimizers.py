@@ -17,7 +17,7 @@ __all__ = [
 ops = keras.ops
 
 
-class IpuOptimizer(keras.optimizers.Optimizer):
+class IpuOptimizer(keras.optimizers.Optimizer):  # type: ignore[misc]
     """Base of optimisers of the user's own; as Keras'."""
 
 
@@ -33,7 +33,7 @@ class CrossReplicaOptimizer:
         return opt
 
 
-class ALSOptimizer(LossScaleOptimizer):
+class ALSOptimizer(LossScaleOptimizer):  # type: ignore[misc]
     """Loss scaling by a histogram of gradients.
 
     After every ``update_frequency`` updates the loss scale is divided by ``increase_factor`` if more than a share of
@@ -149,7 +149,7 @@ class ALSOptimizer(LossScaleOptimizer):
 
     def get_config(self) -> dict[str, Any]:
         """Everything that the optimiser was made with."""
-        config = super().get_config()
+        config: dict[str, Any] = super().get_config()
         for name in ("initial_scale", "dynamic_growth_steps"):
             config.pop(name, None)
         return config | {

@@ -37,7 +37,7 @@ class PipelineStageOptions:
 
 @dataclass(frozen=True)
 class OptimizerFunctionOutput:
-    """What an optimiser function of a pipeline of TensorFlow 1 returns."""
+    """Result of the optimiser function of a pipeline of TensorFlow 1."""
 
     opt: Any
     loss: Any

@@ -42,7 +42,7 @@ class Running:
 
         Args:
             queue: The outfeed.
-            tree: What is sent.
+            tree: Structure of arrays.
             stacked: True if it is of several steps, along the first dimension.
 
         Raises:
@@ -209,7 +209,7 @@ def _session(jaxpr: Any, inputs: list[Any]) -> Session:
 
 
 def _constants(jaxpr: Any) -> bytes:
-    """Digest of the arrays that jaxprs inside close over, which their text does not show."""
+    """Digest of the arrays that jaxprs inside close over; their text lacks them."""
     digest = hashlib.sha256()
     for eqn in jaxpr.eqns:
         for value in eqn.params.values():

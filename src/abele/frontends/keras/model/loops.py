@@ -13,7 +13,7 @@ from abele.errors import InvalidOptionError
 from abele.frontends.keras import private
 from abele.frontends.keras.ipu.enums import ReplicatedMetricReductionMethod as MetricReduction
 from abele.frontends.keras.model.data import Batches, Steps
-from abele.frontends.keras.model.programs import Program, accumulation_of, replicas_of
+from abele.frontends.keras.model.programs import StepProgram, accumulation_of, replicas_of
 from abele.frontends.keras.model.scopes import tracing
 from abele.frontends.keras.model.state import state_of
 
@@ -64,7 +64,7 @@ def reduced(logs: list[dict[str, Any]], method: MetricReduction) -> dict[str, An
 
 def run_epoch(
     model: Any,
-    program: Program,
+    program: StepProgram,
     batches: Iterator[Any],
     steps: Steps,
     *,

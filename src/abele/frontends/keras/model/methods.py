@@ -218,7 +218,7 @@ class IpuMethods:
         state.drop()
 
     def set_replication_options(self, replicated_metric_reduction_method: Any = "NONE") -> None:
-        """What the host gets of the metrics of several replicas: the last one's, all, or their sum or mean."""
+        """Choose the metrics of several replicas for the host: the last one's, all, or their sum or mean."""
         state = state_of(self)
         state.options.metric_reduction = member(
             ReplicatedMetricReductionMethod, replicated_metric_reduction_method, "replicated_metric_reduction_method"
@@ -285,7 +285,8 @@ class IpuMethods:
         Raises:
             SessionError: Nothing ran yet.
         """
-        return self.ipu_session.report
+        report: Report = self.ipu_session.report
+        return report
 
     @property
     def ipu_session(self) -> Any:

@@ -145,12 +145,12 @@ def accumulator_type(value: Any) -> ElementType:
 
 
 @dataclass
-class Options:
+class ModelOptions:
     """Options of one model, as its methods leave them.
 
     Attributes:
         accumulation: Micro-batches of an update on each replica; None if not set.
-        reduction: What becomes of their gradients.
+        reduction: Reduction of their gradients.
         accumulator: Element type of sums of gradients.
         pipelined: True once pipelining options were set.
         pipeline_accumulation: As ``accumulation``, for pipelines.
@@ -159,11 +159,11 @@ class Options:
         device_mapping: IPU of each stage; None for one each.
         accumulate_outfeed: True if logs are means over an update, or over an execution of evaluation.
         schedule: Stages that run at the same time.
-        recomputation: What backward stages compute again; None for the schedule's own.
+        recomputation: Choice of what backward stages compute again; None for the schedule's own.
         offload_activations: True if activations wait in streaming memory.
         stage_options: For each stage, options of libraries.
         asynchronous: True if batch callbacks are called for every step.
-        metric_reduction: What the host gets of the metrics of several replicas.
+        metric_reduction: Reduction of the metrics of several replicas for the host.
         queues: Depths of queues, recorded alone.
         recorded: Other arguments as given, without an effect.
     """

@@ -15,8 +15,8 @@ from abele.frontends.keras.ipu.enums import GradientAccumulationReductionMethod 
 from abele.frontends.keras.ipu.environment import settings_of
 from abele.frontends.keras.model.assignment import labelled
 from abele.frontends.keras.model.data import Steps
-from abele.frontends.keras.model.options import Options
-from abele.frontends.keras.model.stages import Stages, placed
+from abele.frontends.keras.model.options import ModelOptions
+from abele.frontends.keras.model.stages import LayerStages, placed
 from abele.frontends.keras.model.steps import BatchType, StepNetwork, forward_step, training_step
 from abele.network import Group, Locations, MeanStrategy, OutputMode, Schedule, TensorLocation
 from abele.network.locations import AS_USUAL
@@ -27,7 +27,7 @@ Told = Callable[[int, dict[str, float]], None]
 
 
 @dataclass(frozen=True)
-class Program:
+class StepProgram:
     """A step, compiled to run several times in one execution.
 
     Attributes:
@@ -92,7 +92,7 @@ def _joined(batches: Sequence[Any]) -> list[Array]:
     return [np.concatenate(column) if np.ndim(column[0]) else np.stack(column) for column in columns]
 
 
-def replicas_of(stages: Stages) -> int:
+def replicas_of(stages: LayerStages) -> int:
     """Replicas of a model on the IPUs that were asked for: each has a power of two of them, one for each stage.
 
     Raises:
@@ -105,8 +105,8 @@ class Programs:
     """The programs of one model, each compiled when it is first needed."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[Any, ...], Program] = {}
-        self.last: Program | None = None
+        self._known: dict[tuple[Any, ...], StepProgram] = {}
+        self.last: StepProgram | None = None
 
     def drop(self) -> None:
         """Forget all; what the device has learnt is brought to the variables."""
@@ -114,7 +114,9 @@ class Programs:
             program.session.close()
         self._known.clear()
 
-    def of_training(self, model: Any, options: Options, stages: Stages, batch: BatchType, steps: Steps) -> Program:
+    def of_training(
+        self, model: Any, options: ModelOptions, stages: LayerStages, batch: BatchType, steps: Steps
+    ) -> StepProgram:
         """The program of ``fit``."""
         accumulation, reduction = accumulation_of(options), reduction_of(options)
         half = accumulator_of(options).name == "f16"
@@ -133,7 +135,7 @@ class Programs:
         )
         arriving = None if accumulation == 1 else np.float16 if half else np.float32
 
-        def make() -> Program:
+        def make() -> StepProgram:
             factor = 1.0 if runs else 1 / (share * steps.replicas)
             with labelled(list(stages.layers), steps.replicas):
                 step = training_step(model, batch, factor=factor, gradients=arriving)
@@ -146,8 +148,8 @@ class Programs:
         return self._of(("fit", batch.key, schedule, _variables(model)), make)
 
     def of_forward(
-        self, model: Any, options: Options, stages: Stages, batch: BatchType, steps: Steps, *, logs: bool
-    ) -> Program:
+        self, model: Any, options: ModelOptions, stages: LayerStages, batch: BatchType, steps: Steps, *, logs: bool
+    ) -> StepProgram:
         """The program of ``evaluate``, or of ``predict``.
 
         Args:
@@ -166,26 +168,26 @@ class Programs:
             io_tiles=_io_tiles(),
         )
 
-        def make() -> Program:
+        def make() -> StepProgram:
             with labelled(list(stages.layers), steps.replicas):
                 made = forward_step(model, batch, with_metrics=logs)
             return _compiled(model, placed(made, stages, options), schedule, None, stages)
 
         return self._of(("logs" if logs else "predict", batch.key, schedule, _variables(model)), make)
 
-    def _of(self, key: tuple[Any, ...], make: Callable[[], Program]) -> Program:
+    def _of(self, key: tuple[Any, ...], make: Callable[[], StepProgram]) -> StepProgram:
         if key not in self._known:
             self._known[key] = make()
         self.last = self._known[key]
         return self.last
 
 
-def _compiled(model: Any, step: StepNetwork, schedule: Schedule, groups: Any, stages: Stages) -> Program:
+def _compiled(model: Any, step: StepNetwork, schedule: Schedule, groups: Any, stages: LayerStages) -> StepProgram:
     settings = replace(settings_of(get_ipu_config(), model.name), ipus_per_replica=stages.ipus)
     if groups is None:
         settings = replace(settings, report_folder="")
     session = Session.of(step.network, schedule, groups=groups, settings=settings, weights=SharedArrays(step.weights))
-    return Program(session, step, schedule.replicas)
+    return StepProgram(session, step, schedule.replicas)
 
 
 def _variables(model: Any) -> tuple[int, ...]:
@@ -197,16 +199,16 @@ def _io_tiles() -> int:
     return int(tiles.num_io_tiles) if tiles.place_ops_on_io_tiles else 0
 
 
-def accumulation_of(options: Options) -> int:
+def accumulation_of(options: ModelOptions) -> int:
     """Micro-batches of an update on each replica."""
     return (options.pipeline_accumulation if options.pipelined else options.accumulation) or 1
 
 
-def reduction_of(options: Options) -> Reduction:
-    """What becomes of their gradients."""
+def reduction_of(options: ModelOptions) -> Reduction:
+    """Reduction of their gradients."""
     return options.pipeline_reduction if options.pipelined else options.reduction
 
 
-def accumulator_of(options: Options) -> Any:
+def accumulator_of(options: ModelOptions) -> Any:
     """Element type of the sums of gradients."""
     return options.pipeline_accumulator if options.pipelined else options.accumulator

@@ -15,7 +15,7 @@ from abele.frontends.keras.private import Node, Operation
 LABEL = "abele_stage_"
 """Beginning of the name scopes in which the ops of a stage are traced."""
 STAGE = "_abele_stage"
-"""Attribute of layers that were made, and of nodes that were called, in the scope of a stage."""
+"""Attribute of layers made, and of nodes called, in the scope of a stage."""
 
 
 class _Scopes(threading.local):

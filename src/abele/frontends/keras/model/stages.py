@@ -13,7 +13,7 @@ from typing import Any
 
 from abele.errors import InvalidOptionError
 from abele.frontends.keras.model.assignment import LayerPipelineStageAssignment
-from abele.frontends.keras.model.options import Options
+from abele.frontends.keras.model.options import ModelOptions
 from abele.frontends.keras.model.scopes import LABEL
 from abele.frontends.keras.model.steps import StepNetwork
 from abele.network import Network, NetworkOp, PipelineSchedule, Place, Value
@@ -26,7 +26,7 @@ _LABEL = re.compile(rf"{LABEL}(\d+)")
 
 
 @dataclass(frozen=True)
-class Stages:
+class LayerStages:
     """Stages of a model.
 
     Attributes:
@@ -40,7 +40,7 @@ class Stages:
     ipu_of: tuple[int, ...] = field(default=(0,))
 
     @staticmethod
-    def of(count: int, layers: Sequence[LayerPipelineStageAssignment], options: Options) -> Stages:
+    def of(count: int, layers: Sequence[LayerPipelineStageAssignment], options: ModelOptions) -> LayerStages:
         """Stages on IPUs of their own, or on those that the options name.
 
         Raises:
@@ -54,7 +54,7 @@ class Stages:
             )
         if set(mapping) != set(range(max(mapping) + 1)):
             raise InvalidOptionError(f"device_mapping {mapping} leaves out an IPU", remedy="IPUs from 0 without gaps")
-        return Stages(count, tuple(layers), tuple(mapping))
+        return LayerStages(count, tuple(layers), tuple(mapping))
 
     @property
     def ipus(self) -> int:
@@ -75,12 +75,12 @@ class Stages:
             )
         return ipus // each
 
-    def schedule_name(self, options: Options) -> PipelineSchedule:
+    def schedule_name(self, options: ModelOptions) -> PipelineSchedule:
         """The schedule of the pipeline."""
         return PipelineSchedule(options.schedule.name.lower())
 
 
-def placed(step: StepNetwork, stages: Stages, options: Options) -> StepNetwork:
+def placed(step: StepNetwork, stages: LayerStages, options: ModelOptions) -> StepNetwork:
     """A step whose ops are in the stages of their layers; one of a model without stages as it is."""
     if stages.count == 1:
         return step

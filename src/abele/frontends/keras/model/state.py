@@ -1,4 +1,4 @@
-"""What a model on the device has besides what Keras keeps: options, stages, programs."""
+"""State of models on the device beside Keras': options, stages, programs."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from typing import Any
 from abele.errors import InvalidOptionError, SessionError
 from abele.frontends.keras import private
 from abele.frontends.keras.model import assignment
-from abele.frontends.keras.model.options import Options
+from abele.frontends.keras.model.options import ModelOptions
 from abele.frontends.keras.model.programs import Programs, accumulation_of
-from abele.frontends.keras.model.stages import Stages
+from abele.frontends.keras.model.stages import LayerStages
 
 _STATE = "_abele_state"
 _BY_KERAS = "keras.src."
 """Modules whose methods are Keras' own."""
 
 
-class ModelState:
+class DeviceState:
     """Options, stages and programs of one model.
 
     Attributes:
-        options: What its methods have set.
-        programs: What is compiled for it.
+        options: Options as its methods set them.
+        programs: Its compiled steps.
         assignment: Stages of its layers as the user gave them; None if not.
     """
 
     def __init__(self) -> None:
-        self.options = Options()
+        self.options = ModelOptions()
         self.programs = Programs()
         self.assignment: Any = None
         self._code: int | None = None
@@ -42,7 +42,7 @@ class ModelState:
             self._compiled = model._loss_tracker
             self.drop()
 
-    def stages(self, model: Any, batch: Any) -> Stages:
+    def stages(self, model: Any, batch: Any) -> LayerStages:
         """The stages of the model, for batches of a type.
 
         Raises:
@@ -57,7 +57,7 @@ class ModelState:
             layers, count = (), self._stages_of_code(model, batch)
         else:
             layers, count = (), 1
-        return Stages.of(count, layers, self.options) if count > 1 else Stages()
+        return LayerStages.of(count, layers, self.options) if count > 1 else LayerStages()
 
     def _stages_of_code(self, model: Any, batch: Any) -> int:
         if self._code is None:
@@ -65,7 +65,7 @@ class ModelState:
             self._code = assignment.check_stages(assignment.stages_of_code(model, x) or {0}, model)
         return self._code
 
-    def check_pipelined_training(self, stages: Stages) -> None:
+    def check_pipelined_training(self, stages: LayerStages) -> None:
         """Raise for a pipeline whose updates are made of one micro-batch.
 
         Raises:
@@ -137,10 +137,10 @@ def _check_eager(model: Any) -> None:
         raise SessionError("run_eagerly=True does not run on the device", remedy="compile(run_eagerly=False)")
 
 
-def state_of(model: Any) -> ModelState:
+def state_of(model: Any) -> DeviceState:
     """The state of a model, made when first asked for."""
     found = model.__dict__.get(_STATE)
     if found is None:
-        found = model.__dict__[_STATE] = ModelState()
+        found = model.__dict__[_STATE] = DeviceState()
     assert isinstance(model, private.Trainer)
     return found  # type: ignore[no-any-return]

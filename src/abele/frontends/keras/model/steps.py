@@ -2,7 +2,7 @@
 
 A training step is a hybrid of three traces. Forward pass, loss and metrics of a micro-batch become a network, which our
 own passes differentiate, so that accumulation, pipelines and recomputation apply. The optimiser is a second trace, of
-``stateless_apply`` on the accumulated gradients: a :class:`~abele.network.Captured` update. Every variable is a
+``stateless_apply`` on the accumulated gradients: a :class:`~abele.network.CapturedUpdate` update. Every variable is a
 parameter (trainable) or a buffer (moving statistics, seeds, metrics, the optimiser's own), by its path.
 """
 
@@ -19,12 +19,12 @@ from abele.arrays import Array
 from abele.frontends.jaxpr import element_type, read_into
 from abele.frontends.keras import private
 from abele.frontends.keras.model.variables import cell_of
-from abele.network import Captured, Network, NetworkBuilder, NetworkFunction, OpBlock, Value
+from abele.network import CapturedUpdate, Network, NetworkBuilder, NetworkFunction, OpBlock, Value
 from abele.network.passes import inference_pipeline
 from abele.session import SharedArray
 
 LARGEST_CONSTANT = 1024
-"""Elements of an array that a model closes over above which it is a buffer, such as a table of positions."""
+"""Elements above which an array that a model closes over is a buffer, such as a table of positions."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class StepNetwork:
     network: Network
     weights: Mapping[str, SharedArray]
     results: Any
-    update: Captured | None = None
+    update: CapturedUpdate | None = None
 
 
 class _Reading:
@@ -164,7 +164,7 @@ def training_step(model: Any, batch: BatchType, *, factor: float, gradients: Any
     return StepNetwork(reading.net.finish(), reading.weights, names, update)
 
 
-def _update(model: Any, buffers: Sequence[str], *, factor: float, gradients: Any = None) -> Captured:
+def _update(model: Any, buffers: Sequence[str], *, factor: float, gradients: Any = None) -> CapturedUpdate:
     """``stateless_apply`` of the model's optimiser as an update of the network's parameters."""
     trained, rules = model.trainable_variables, model.optimizer.variables
 
@@ -184,7 +184,7 @@ def _update(model: Any, buffers: Sequence[str], *, factor: float, gradients: Any
     net.outputs = read_into(net, jaxpr, entering)
     plain = inference_pipeline().until("dead-code").run(net.finish())
     body = OpBlock(plain.buffers, plain.ops, plain.outputs)
-    return Captured(function=NetworkFunction("update", body), buffers=tuple(buffers))
+    return CapturedUpdate(function=NetworkFunction("update", body), buffers=tuple(buffers))
 
 
 def forward_step(model: Any, batch: BatchType, *, with_metrics: bool) -> StepNetwork:

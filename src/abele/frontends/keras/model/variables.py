@@ -18,7 +18,7 @@ from abele.session import SharedArray
 from abele.session.arrays import CHANGES
 
 _CELL, _ARRAY = "_abele_cell", "_value"
-"""Where an instance has its cell, and its array."""
+"""Attributes with the cell of a variable, and with its array."""
 
 
 class VariableCell(SharedArray):
@@ -50,8 +50,8 @@ class VariableCell(SharedArray):
         CHANGES.note()
 
 
-class _Following:
-    """What a variable that follows the device does differently."""
+class _FollowingVariable:
+    """Attributes of variables that follow the device."""
 
     @property
     def _value(self) -> Any:
@@ -76,6 +76,6 @@ def cell_of(variable: Any) -> VariableCell:
         kind = type(variable)
         found = variable.__dict__[_CELL] = VariableCell(variable)
         if kind not in _CLASSES:
-            _CLASSES[kind] = type(kind.__name__, (_Following, kind), {"__module__": kind.__module__})
+            _CLASSES[kind] = type(kind.__name__, (_FollowingVariable, kind), {"__module__": kind.__module__})
         variable.__class__ = _CLASSES[kind]
-    return found
+    return found  # type: ignore[no-any-return]

@@ -30,7 +30,7 @@ _ABSENT = {
     "unroll": False,
     "use_bias": True,
 }
-"""Arguments of Keras' recurrent layers that the IPU's do not have, with the one value that they may be given."""
+"""Arguments of Keras' recurrent layers that the IPU's lack, with the one value allowed."""
 
 
 def _checked(layer: str, given: dict[str, Any]) -> dict[str, Any]:
@@ -45,25 +45,12 @@ def _checked(layer: str, given: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Recurrent:
-    """What the IPU's recurrent layers have beside Keras'."""
+    """Options of the IPU's recurrent layers beside Keras'."""
 
-    def _note(
-        self,
-        partials_dtype: Any,
-        seed: Any,
-        dropout_seed: Any,
-        time_major: bool,
-        available_memory_proportion_fwd: float | None,
-        available_memory_proportion_bwd: float | None,
-        options: Any,
-        options_bwd: Any,
-    ) -> None:
-        for name, value in (
-            ("available_memory_proportion_fwd", available_memory_proportion_fwd),
-            ("available_memory_proportion_bwd", available_memory_proportion_bwd),
-        ):
-            if value is not None and not value > 0:
-                raise InvalidOptionError(f"{name} is above 0, not {value!r}")
+    def _note(self, partials_dtype: Any, shares: tuple[float | None, ...], *, time_major: bool) -> None:
+        for share in shares:
+            if share is not None and not share > 0:
+                raise InvalidOptionError(f"available_memory_proportion is above 0, not {share!r}")
         self.partials_dtype, self.time_major = partials_dtype, bool(time_major)
 
 
@@ -79,7 +66,7 @@ def _by_batch(layer: Any, call: Any, sequences: Any, **kwargs: Any) -> Any:
     return ops.swapaxes(result, 0, 1)
 
 
-class LSTM(keras.layers.LSTM, _Recurrent):
+class LSTM(keras.layers.LSTM, _Recurrent):  # type: ignore[misc]
     """Long short-term memory.
 
     Args:
@@ -113,23 +100,15 @@ class LSTM(keras.layers.LSTM, _Recurrent):
     ) -> None:
         chosen = dropout_seed if dropout_seed is not None else seed
         super().__init__(units, seed=chosen, **_checked("LSTM", kwargs))
-        self._note(
-            partials_dtype,
-            seed,
-            dropout_seed,
-            time_major,
-            available_memory_proportion_fwd,
-            available_memory_proportion_bwd,
-            options,
-            options_bwd,
-        )
+        shares = (available_memory_proportion_fwd, available_memory_proportion_bwd)
+        self._note(partials_dtype, shares, time_major=time_major)
 
     def call(self, sequences: Any, initial_state: Any = None, mask: Any = None, training: bool = False) -> Any:
         """The states of all times, or the last one."""
         return _by_batch(self, super().call, sequences, initial_state=initial_state, mask=mask, training=training)
 
 
-class GRU(keras.layers.GRU, _Recurrent):
+class GRU(keras.layers.GRU, _Recurrent):  # type: ignore[misc]
     """Gated recurrent units.
 
     Args:
@@ -165,16 +144,8 @@ class GRU(keras.layers.GRU, _Recurrent):
     ) -> None:
         chosen = dropout_seed if dropout_seed is not None else seed
         super().__init__(units, seed=chosen, reset_after=reset_after, **_checked("GRU", kwargs))
-        self._note(
-            partials_dtype,
-            seed,
-            dropout_seed,
-            time_major,
-            available_memory_proportion_fwd,
-            available_memory_proportion_bwd,
-            options,
-            options_bwd,
-        )
+        shares = (available_memory_proportion_fwd, available_memory_proportion_bwd)
+        self._note(partials_dtype, shares, time_major=time_major)
 
     def call(self, sequences: Any, initial_state: Any = None, mask: Any = None, training: bool = False) -> Any:
         """The states of all times, or the last one."""
@@ -186,7 +157,7 @@ PopnnLSTM, PopnnGRU = LSTM, GRU
 # --- norms ------------------------------------------------------------------------------------------------------------
 
 
-class GroupNormalization(keras.layers.Layer):
+class GroupNormalization(keras.layers.Layer):  # type: ignore[misc]
     """Norm over groups of channels.
 
     Args:
@@ -257,8 +228,9 @@ class GroupNormalization(keras.layers.Layer):
         return input_shape
 
     def get_config(self) -> dict[str, Any]:
-        """What the layer was made with."""
-        return super().get_config() | {
+        """Arguments of the layer."""
+        config: dict[str, Any] = super().get_config()
+        return config | {
             "groups": self.groups,
             "channels_axis": self.channels_axis,
             "center": self.center,
@@ -279,7 +251,7 @@ class InstanceNormalization(GroupNormalization):
         return channels
 
 
-class LayerNormalization(keras.layers.LayerNormalization):
+class LayerNormalization(keras.layers.LayerNormalization):  # type: ignore[misc]
     """Norm over features, as in Keras."""
 
 
@@ -288,7 +260,7 @@ GroupNorm, InstanceNorm, LayerNorm = GroupNormalization, InstanceNormalization, 
 # --- products, tables, dropout ----------------------------------------------------------------------------------------
 
 
-class Embedding(keras.layers.Embedding):
+class Embedding(keras.layers.Embedding):  # type: ignore[misc]
     """Rows of a table by number.
 
     Args:
@@ -320,11 +292,12 @@ class Embedding(keras.layers.Embedding):
         self.serialization_factor = serialization_factor
 
     def get_config(self) -> dict[str, Any]:
-        """What the layer was made with."""
-        return super().get_config() | {"serialization_factor": self.serialization_factor}
+        """Arguments of the layer."""
+        config: dict[str, Any] = super().get_config()
+        return config | {"serialization_factor": self.serialization_factor}
 
 
-class SerialDense(keras.layers.Dense):
+class SerialDense(keras.layers.Dense):  # type: ignore[misc]
     """A dense layer whose product is computed in parts, one after the other.
 
     Args:
@@ -359,14 +332,15 @@ class SerialDense(keras.layers.Dense):
         return x if self.activation is None else self.activation(x)
 
     def get_config(self) -> dict[str, Any]:
-        """What the layer was made with."""
-        return super().get_config() | {
+        """Arguments of the layer."""
+        config: dict[str, Any] = super().get_config()
+        return config | {
             "serialization_factor": self.serialization_factor,
             "serialization_dimension": self.serialization_dimension,
         }
 
 
-class Dropout(keras.layers.Dropout):
+class Dropout(keras.layers.Dropout):  # type: ignore[misc]
     """Dropout, as in Keras; ``ref`` is recorded alone."""
 
     def __init__(
@@ -380,7 +354,7 @@ class Dropout(keras.layers.Dropout):
 # --- marks ------------------------------------------------------------------------------------------------------------
 
 
-class RecomputationCheckpoint(keras.layers.Layer):
+class RecomputationCheckpoint(keras.layers.Layer):  # type: ignore[misc]
     """Inputs that backward stages keep, where they compute others again."""
 
     def call(self, inputs: Any, training: Any = None) -> Any:
@@ -392,7 +366,7 @@ class RecomputationCheckpoint(keras.layers.Layer):
         return input_shape
 
 
-class AssumeEqualAcrossReplicas(keras.layers.Layer):
+class AssumeEqualAcrossReplicas(keras.layers.Layer):  # type: ignore[misc]
     """Inputs that are alike on all replicas."""
 
     def __init__(self, inplace: bool = False, **kwargs: Any) -> None:
@@ -408,7 +382,7 @@ class AssumeEqualAcrossReplicas(keras.layers.Layer):
         return input_shape
 
 
-class CaptureActivationGradients(keras.layers.Wrapper):
+class CaptureActivationGradients(keras.layers.Wrapper):  # type: ignore[misc]
     """The layer inside; gradients of activations are not captured, those of weights are counted."""
 
     def call(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:

@@ -18,7 +18,7 @@ def _type_for(dtype: _Type, variable: Any) -> str:
     return str(backend.standardize_dtype(found if found is not None else variable.dtype))
 
 
-class _Typed(keras.optimizers.Optimizer):
+class _Typed(keras.optimizers.Optimizer):  # type: ignore[misc]
     """Optimisers with slots of types of their own, which are computed in the variable's type."""
 
     def _slots(self, variables: Sequence[Any], name: str, dtype: _Type) -> list[Any]:
@@ -101,7 +101,8 @@ class AdamIpuOptimizer(_Typed):
 
     def get_config(self) -> dict[str, Any]:
         """Numbers that the optimiser was made with."""
-        return super().get_config() | {
+        config: dict[str, Any] = super().get_config()
+        return config | {
             "beta_1": self.beta_1,
             "beta_2": self.beta_2,
             "epsilon": self.epsilon,
@@ -158,7 +159,8 @@ class LAMBIpuOptimizer(AdamIpuOptimizer):
 
     def get_config(self) -> dict[str, Any]:
         """Numbers that the optimiser was made with."""
-        return super().get_config() | {
+        config: dict[str, Any] = super().get_config()
+        return config | {
             "weight_decay_rate": self.weight_decay_rate,
             "exclude_from_weight_decay": self.exclude_from_weight_decay,
             "exclude_from_layer_adaptation": self.exclude_from_layer_adaptation,
@@ -218,7 +220,8 @@ class SGDIpuOptimizer(_Typed):
 
     def get_config(self) -> dict[str, Any]:
         """Numbers that the optimiser was made with."""
-        return super().get_config() | {"momentum": self.momentum, "nesterov": self.nesterov}
+        config: dict[str, Any] = super().get_config()
+        return config | {"momentum": self.momentum, "nesterov": self.nesterov}
 
 
 IpuAdamOptimizer, IpuLAMBOptimizer, IpuSGDOptimizer = AdamIpuOptimizer, LAMBIpuOptimizer, SGDIpuOptimizer
