@@ -24,7 +24,7 @@ from abele.network.passes import inference_pipeline
 from abele.session import SharedArray
 
 LARGEST_CONSTANT = 1024
-"""Elements above which an array that a model closes over is a buffer, such as a table of positions."""
+"""Elements above which an array closed over, such as a table of positions, is a buffer."""
 
 
 @dataclass(frozen=True)
