@@ -254,3 +254,27 @@ def test_fit__synthetic_data__runs_without_the_hosts(ipus: Ipus, monkeypatch: py
     with ipus():
         ours = net()
     assert set(ours.fit(X, Y, batch_size=4, verbose=0).history) == {"loss", "mae"}
+
+
+def test_fit__metric_that_is_a_dict__has_its_own_structure(ipus: Ipus) -> None:
+    class Range(keras.metrics.Metric):
+        def __init__(self) -> None:
+            super().__init__(name="range")
+            self.ends = self.add_weight(name="ends", initializer="zeros", shape=(2,))
+
+        def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+            self.ends.assign(keras.ops.stack([keras.ops.min(y_pred), keras.ops.max(y_pred)]))
+
+        def result(self) -> dict[str, Any]:
+            return {"least": self.ends[0], "most": self.ends[1]}
+
+    def made() -> Any:
+        model = net()
+        model.compile(keras.optimizers.SGD(0.0), "mse", metrics=[Range()], steps_per_execution=4)
+        return model
+
+    with ipus():
+        ours = made()
+    found = ours.fit(X, Y, batch_size=4, verbose=0, shuffle=False).history["range"][0]
+    last = made().predict(X[-4:], verbose=0)
+    assert found == pytest.approx({"least": last.min(), "most": last.max()}, rel=1e-5)

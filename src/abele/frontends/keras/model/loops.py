@@ -55,11 +55,10 @@ def reduced(logs: list[dict[str, Any]], method: MetricReduction) -> dict[str, An
     """Logs for the host, of those of all replicas."""
     if method is MetricReduction.NONE or len(logs) == 1:
         return logs[-1]
-    columns = {name: [one[name] for one in logs] for name in logs[0]}
     if method is MetricReduction.LIST:
-        return {name: list(values) for name, values in columns.items()}
-    reduce = np.sum if method is MetricReduction.SUM else np.mean
-    return {name: float(reduce(values)) for name, values in columns.items()}
+        return {name: [one[name] for one in logs] for name in logs[0]}
+    count = 1 if method is MetricReduction.SUM else len(logs)
+    return {name: jax.tree.map(lambda *v: sum(v) / count, *(one[name] for one in logs)) for name in logs[0]}
 
 
 def run_epoch(

@@ -68,22 +68,33 @@ class StepProgram:
             mean_of: Last steps whose mean the logs are.
             told: Called with the number of each step and its logs on the last replica, while the execution goes on.
         """
-        names = self.step.results
         if told is None or self.session.compiled.settings.synthetic_data:
-            values = self.run(batches)
-            steps = mean_of if mean_of > 1 else 1
-            rows = [np.asarray(v, np.float32).reshape(-1, self.replicas)[-steps:].mean(0) for v in values]
-            return [{n: float(v[r]) for n, v in zip(names, rows, strict=True)} for r in range(self.replicas)]
+            outputs, steps = self.run(batches), mean_of if mean_of > 1 else 1
+            shapes = [v.shape for v in self.step.network.outputs]
+            rows = [
+                np.asarray(v, np.float32).reshape(-1, self.replicas, *shape)[-steps:].mean(0)
+                for v, shape in zip(outputs, shapes, strict=True)
+            ]
+            return [self._named([row[replica] for row in rows]) for replica in range(self.replicas)]
         found: list[dict[str, Any]] = [{}] * self.replicas
 
         def step_ended(number: int, outputs: tuple[Array, ...]) -> None:
             step, replica = divmod(number, self.replicas)
-            found[replica] = {n: float(v) for n, v in zip(names, outputs, strict=True)}
+            found[replica] = self._named(outputs)
             if replica == self.replicas - 1:
                 told(step, found[replica])
 
         self.session.run(_joined(batches), outfeed=step_ended)
         return found
+
+    def _named(self, outputs: Sequence[Any]) -> dict[str, Any]:
+        """Logs by name; a metric may be a dict of several."""
+        numbers = iter([float(v) if np.ndim(v) == 0 else np.asarray(v) for v in outputs])
+        structures: dict[str, Any] = self.step.results
+        return {
+            name: jax.tree.unflatten(tree, [next(numbers) for _ in range(tree.num_leaves)])
+            for name, tree in structures.items()
+        }
 
 
 def _joined(batches: Sequence[Any]) -> list[Array]:

@@ -66,7 +66,7 @@ class StepNetwork:
     Attributes:
         network: The network; its inputs are the arrays of a batch, its outputs the leaves of ``results``.
         weights: The cell of each parameter and buffer by name.
-        results: Structure of the outputs: logs by name, or predictions.
+        results: Structure of the outputs: of predictions, or of each log by name in Keras' order.
         update: The update of the parameters; None where nothing is trained.
     """
 
@@ -138,14 +138,14 @@ def training_step(model: Any, batch: BatchType, *, factor: float, gradients: Any
         factor: Number that the optimiser multiplies the sums of gradients by.
         gradients: Type in which gradients arrive; by default each in its variable's.
     """
-    reading, order = _Reading(), dict[str, list[str]]()
+    reading, order = _Reading(), dict[str, dict[str, Any]]()
     trained, others = model.trainable_variables, model.non_trainable_variables
     rules, metrics = model.optimizer.variables, model.metrics_variables
     groups = (trained, others, rules, metrics)
 
     def micro_batch(*given: Any) -> Any:
         loss, logs, new_others, new_metrics = private.micro_batch(model, *given)
-        order["logs"] = list(logs)
+        order["logs"] = {name: jax.tree.structure(value) for name, value in logs.items()}
         return loss, logs, new_others, new_metrics
 
     entering = [reading.enter(group, trained=group is trained) for group in groups]
@@ -156,8 +156,8 @@ def training_step(model: Any, batch: BatchType, *, factor: float, gradients: Any
     loss, logs, new_others, new_metrics = jax.tree.unflatten(jax.tree.structure(shape), results)
     reading.net.loss = loss
     names = order["logs"]
-    for name in names:
-        reading.net.output(logs[name])
+    for value in jax.tree.leaves([logs[name] for name in names]):
+        reading.net.output(value)
     reading.take(others, new_others)
     reading.take(metrics, new_metrics)
     update = _update(model, [v.name for v in entering[2]], factor=factor, gradients=gradients)
@@ -195,7 +195,7 @@ def forward_step(model: Any, batch: BatchType, *, with_metrics: bool) -> StepNet
         batch: Type of a batch.
         with_metrics: True to evaluate: metrics are part of the state, and the results are logs.
     """
-    reading, order = _Reading(), dict[str, list[str]]()
+    reading, order = _Reading(), dict[str, dict[str, Any]]()
     groups = [model.trainable_variables, model.non_trainable_variables]
     groups += [model.metrics_variables] if with_metrics else []
 
@@ -204,7 +204,7 @@ def forward_step(model: Any, batch: BatchType, *, with_metrics: bool) -> StepNet
             results, others = model.predict_step(state, data)
             return results, (state[0], others)
         results, state = model.test_step(state, data)
-        order["logs"] = list(results)
+        order["logs"] = {name: jax.tree.structure(value) for name, value in results.items()}
         return results, tuple(state)
 
     entering = [reading.enter(group) for group in groups]
@@ -213,8 +213,8 @@ def forward_step(model: Any, batch: BatchType, *, with_metrics: bool) -> StepNet
     jaxpr, shape = jax.make_jaxpr(forward, return_shape=True)(types, batch.tree)
     results = reading.read(jaxpr, [*(v for group in entering for v in group), *inputs])
     made, state = jax.tree.unflatten(jax.tree.structure(shape), results)
-    outputs = [made[name] for name in order["logs"]] if with_metrics else jax.tree.leaves(made)
-    for value in outputs:
+    listed = [made[name] for name in order["logs"]] if with_metrics else made
+    for value in jax.tree.leaves(listed):
         reading.net.output(value)
     for variables, new in zip(groups, state, strict=True):
         reading.take(variables, new)
