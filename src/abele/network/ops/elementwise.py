@@ -190,8 +190,10 @@ class Map(OpRule):
 
     def evaluate(self, op: NetworkOp, *inputs: Array) -> Array:
         """The expression in NumPy; of narrow floats in f32."""
-        wide = [x.astype(np.float32) if v.dtype.is_narrow and x.dtype == v.dtype.np else x
-                for v, x in zip(op.inputs, inputs, strict=True)]
+        wide = [
+            x.astype(np.float32) if v.dtype.is_narrow and x.dtype == v.dtype.np else x
+            for v, x in zip(op.inputs, inputs, strict=True)
+        ]
         return np.broadcast_to(evaluate(op.attrs["expr"], wide), op.output.shape)
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:

@@ -67,7 +67,9 @@ def threefry_words(
     k0, k1 = PlaceHolder(3), PlaceHolder(4)
     schedule = (k0, k1, Op("bitwise_xor", Op("bitwise_xor", k0, k1), PARITY))
     for group in range(GROUPS):
-        x0, x1 = _start(k0, k1, counts, first, period, math.prod(full)) if not group else (PlaceHolder(1), PlaceHolder(2))
+        x0, x1 = (
+            _start(k0, k1, counts, first, period, math.prod(full)) if not group else (PlaceHolder(1), PlaceHolder(2))
+        )
         for bits in ROTATIONS[group % 2]:
             x0 = x0 + x1
             x1 = Op("bitwise_xor", Op("bitwise_or", Op("shift_left", x1, bits), Op("shift_right", x1, 32 - bits)), x0)
@@ -81,9 +83,7 @@ def threefry_words(
     return tuple(t.reshape(tuple(shape)) for t in made)
 
 
-def _start(
-    k0: Expr, k1: Expr, counts: object, first: Tensor | None, period: int, size: int
-) -> tuple[Expr, Expr]:
+def _start(k0: Expr, k1: Expr, counts: object, first: Tensor | None, period: int, size: int) -> tuple[Expr, Expr]:
     """Both words before the first round."""
     if counts is not None:
         return PlaceHolder(5) + k0, PlaceHolder(6) + k1
