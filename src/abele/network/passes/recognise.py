@@ -16,6 +16,7 @@ from abele.network.recognition import (
     Uses,
     find_functions,
     find_norms,
+    find_relu_gradients,
     find_softmaxes,
     find_turned_products,
 )
@@ -24,6 +25,7 @@ _FOUND: tuple[Callable[[Uses], Iterator[Plan]], ...] = (
     find_softmaxes,
     find_norms,
     find_functions,
+    find_relu_gradients,
     find_turned_products,
 )
 

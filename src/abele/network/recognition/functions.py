@@ -15,7 +15,7 @@ import numpy as np
 
 from abele.arrays import Array
 from abele.expr import NONLINEARITIES, TABLE, derivative, evaluate
-from abele.expr.nodes import Apply, Expr
+from abele.expr.nodes import Apply, Const, Expr, Load
 from abele.network.ir import NetworkOp, Value
 from abele.network.ops import build
 from abele.network.recognition.region import Emit, Emitter, Plan, Uses
@@ -54,6 +54,15 @@ def find_functions(uses: Uses) -> Iterator[Plan]:
 
 def _tells(expression: Expr) -> bool:
     return any(isinstance(part, Apply) and part.op in _TELLING for part in expression.walk())
+
+
+def find_relu_gradients(uses: Uses) -> Iterator[Plan]:
+    """Gradients of relu, as choices by the sign of what entered: made of the result, as the library's vertices are."""
+    for op in uses.ops:
+        match op.attrs["expr"] if op.kind == "map" and len(op.inputs) == 1 else None:
+            case Apply(op="max", operands=(Load(), Const(value=0.0)) | (Const(value=0.0), Load())):
+                if op.inputs[0].type == op.output.type and op.output.dtype in _TOLERANCES:
+                    yield Plan(_gradients(uses, "relu", op.inputs[0], op.output))
 
 
 def _forward(function: str, source: Value) -> Emit:
@@ -97,14 +106,21 @@ class _Unary:
         return None
 
 
-def _gradients(uses: Uses, function: str, source: Value) -> dict[Value, Emit]:
-    """What takes the place of gradients by the source: maps of it and of one other value."""
+def _gradients(uses: Uses, function: str, source: Value, saved: Value | None = None) -> dict[Value, Emit]:
+    """What takes the place of gradients by the source: maps of it and of one other value.
+
+    Args:
+        uses: The block.
+        function: The function.
+        source: What it is of.
+        saved: What its gradient is computed from; None for the source.
+    """
     made: dict[Value, tuple[Expr, tuple[Value, ...]]] = {source: (derivative.arg(0), (source,))}
     gradient = TABLE[NONLINEARITIES[function].gradient].meaning
     rng = np.random.default_rng(0)
     by = rng.normal(size=_POINTS.size)
     with np.errstate(all="ignore"):
-        wanted = gradient(_POINTS, by)
+        wanted = gradient(_POINTS if saved is None else np.maximum(_POINTS, 0.0), by)
     instead: dict[Value, Emit] = {}
     waiting = [uses.place[op] for op in uses.readers.get(source, ())]
     heapq.heapify(waiting)
@@ -112,7 +128,7 @@ def _gradients(uses: Uses, function: str, source: Value) -> dict[Value, Emit]:
     while waiting and len(seen) < _MOST_OPS:
         number = heapq.heappop(waiting)
         op = uses.ops[number]
-        if number in seen or op.kind != "map" or op.output.shape != source.shape or not op.output.dtype.is_float:
+        if number in seen or op.kind != "map" or op.output.shape != source.shape:
             continue
         seen.add(number)
         operands = list[Value]([source])
@@ -129,7 +145,7 @@ def _gradients(uses: Uses, function: str, source: Value) -> dict[Value, Emit]:
             heapq.heappush(waiting, uses.place[reader])
         fits = len(operands) == 2 and operands[1].type == source.type == op.output.type
         if fits and _near(evaluate(whole, [_POINTS, by]), wanted, source.dtype):
-            instead[op.output] = _backward(function, source, operands[1])
+            instead[op.output] = _backward(function, saved or source, operands[1])
     return instead
 
 

@@ -16,7 +16,8 @@ from abele.network.recognition.region import Emit, Emitter, Plan, Uses
 def find_turned_products(uses: Uses) -> Iterator[Plan]:
     """Products of a block of which only the transposed one is read."""
     for op in uses.ops:
-        if op.kind == "matmul" and op.output not in uses.results:
+        is_product = op.kind == "matmul" or (op.kind == "linear" and len(op.inputs) == 2)
+        if is_product and op.output not in uses.results:
             readers = uses.readers.get(op.output, [])
             turned = (*range(op.output.ndim - 2), op.output.ndim - 1, op.output.ndim - 2)
             if len(readers) == 1 and readers[0].kind == "permute" and readers[0].attrs["order"] == turned:
@@ -25,7 +26,9 @@ def find_turned_products(uses: Uses) -> Iterator[Plan]:
 
 def _turned(op: NetworkOp) -> Emit:
     def make(to: Emitter) -> Value:
-        left, right = (build.transpose(to.net, to.values[v]) for v in op.inputs)
-        return build.matmul(to.net, right, left)
+        left, right = (to.values[v] for v in op.inputs)
+        # The second operand of `linear` is turned already.
+        second = right if op.kind == "linear" else build.transpose(to.net, right)
+        return build.matmul(to.net, second, build.transpose(to.net, left))
 
     return make

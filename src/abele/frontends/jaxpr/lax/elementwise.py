@@ -81,7 +81,6 @@ _FLOATS: dict[str, Expr] = {
 
 _NUMBERS: dict[str, Expr] = {
     "add": x + y,
-    "add_any": x + y,
     "sub": x - y,
     "mul": x * y,
     "neg": -x,
@@ -220,6 +219,12 @@ def tie(call: PrimitiveCall, before: Any, value: Value) -> Value:
 def stop_gradient(call: PrimitiveCall, value: Value) -> Value:
     """The value, through which no gradient flows."""
     return build.detach(call.net, value)
+
+
+@primitive("add_any")
+def add_any(call: PrimitiveCall, first: Value, second: Value) -> Value:
+    """The sum of two gradients; those of neighbouring slices lie beside each other."""
+    return build.total(call.net, [first, second])
 
 
 # --- comparisons and choices ------------------------------------------------------------------------------------------
