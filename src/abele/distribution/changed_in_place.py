@@ -18,7 +18,7 @@ _MAKE |= {"softmax", "log_softmax", "convolution", "add_rows", "norm_grad", "nor
 
 
 @dataclass(frozen=True)
-class Change:
+class StateChange:
     """New contents of a state that may be written onto the old ones.
 
     Attributes:
@@ -30,7 +30,7 @@ class Change:
     shown: frozenset[Value]
 
 
-def changed_in_place(net: Network) -> dict[Value, Change]:
+def changed_in_place(net: Network) -> dict[Value, StateChange]:
     """New contents of states by the values that are computed for them."""
     place = {op: n for n, op in enumerate(net.ops)}
     readers: dict[Value, list[NetworkOp]] = {}
@@ -38,7 +38,7 @@ def changed_in_place(net: Network) -> dict[Value, Change]:
         for value in op.inputs:
             readers.setdefault(value, []).append(op)
     made_by, leaving = net.made_by(), {*net.outputs, *net.updates.values(), *net.changed_inputs.values()}
-    found: dict[Value, Change] = {}
+    found: dict[Value, StateChange] = {}
     for state, new in net.updates.items():
         maker = made_by.get(new)
         fits = maker is not None and maker.kind == "map" and new.type == state.type and new.place == state.place
@@ -48,7 +48,7 @@ def changed_in_place(net: Network) -> dict[Value, Change]:
         others = [op for value in shown for op in readers.get(value, ()) if op is not maker]
         alone = shown.isdisjoint(leaving) and shown.isdisjoint({*maker.inputs} - {state})
         if alone and all(place[op] < place[maker] for op in others):
-            found[new] = Change(state, frozenset(shown))
+            found[new] = StateChange(state, frozenset(shown))
     return found
 
 
@@ -63,8 +63,8 @@ def _shown(state: Value, readers: dict[Value, list[NetworkOp]]) -> set[Value]:
     return shown
 
 
-def gradients_like(net: Network, changes: dict[Value, Change]) -> dict[Value, Value]:
-    """Products that changes of states are made of, each with the state that it is to lie like: a weight if there is."""
+def gradients_like(net: Network, changes: dict[Value, StateChange]) -> dict[Value, Value]:
+    """The state that each product in a change of states is to lie like: a weight if there is one."""
     made_by = net.made_by()
     planned = {v for op in net.ops if op.kind in RULES and RULES[op.kind].planned for v in op.inputs}
     found: dict[Value, Value] = {}

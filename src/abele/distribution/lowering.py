@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from abele.distribution.changed_in_place import Change
+from abele.distribution.changed_in_place import StateChange
 from abele.distribution.combined_momenta import CombinedMomenta
 from abele.distribution.lowering_cache import Repeats, lowering_context
 from abele.distribution.matrix_parts import MatrixPart, matrix_parts
@@ -77,7 +77,7 @@ class Lowering:
         self.sums: RemoteSums | None = None
         self.momenta: CombinedMomenta | None = None
         self.rows: dict[Value, WeightRow] = {}
-        self.changes: dict[Value, Change] = {}
+        self.changes: dict[Value, StateChange] = {}
         self.changed: set[Value] = set()
         self._outer = outer
         self._stands_for: dict[Value, Value] = {}
@@ -283,7 +283,7 @@ class Lowering:
                 self.bind(value, tensor)
 
     def _change_in_place(self, op: NetworkOp) -> None:
-        """Let an op that makes new contents of a state write onto the old ones, if nothing that waits reads these."""
+        """Let an op write new contents of a state onto the old ones, unless something that waits reads these."""
         change = self.changes.get(op.output) if op.outputs else None
         if change is None or any(not change.shown.isdisjoint(w.inputs) for w in self._waiting.values()):
             return

@@ -78,7 +78,7 @@ class FuseMaps(BlockPass):
         return len(readers) == 1 or (size <= self.repeated and _is_cheap(op.attrs["expr"]))
 
     def _with_operands(self, op: NetworkOp, inside: dict[Value, NetworkOp]) -> NetworkOp:
-        """A map that computes those of its operands that are maps inside it, as far as it does not grow too large."""
+        """A map with the expressions of operands in ``inside``."""
         if inside.keys().isdisjoint(op.inputs):
             return op
         operands: list[Value] = []

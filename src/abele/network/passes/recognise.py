@@ -10,9 +10,9 @@ from abele.network.ir import BlockBuilder, Network, NetworkOp, Value
 from abele.network.passes.base import BlockPass, reading
 from abele.network.passes.dead_code import DeadCode
 from abele.network.recognition import (
+    Appender,
     Emit,
-    Emitter,
-    Plan,
+    Replacements,
     Uses,
     find_functions,
     find_norms,
@@ -21,7 +21,7 @@ from abele.network.recognition import (
     find_turned_products,
 )
 
-_FOUND: tuple[Callable[[Uses], Iterator[Plan]], ...] = (
+_FOUND: tuple[Callable[[Uses], Iterator[Replacements]], ...] = (
     find_softmaxes,
     find_norms,
     find_functions,
@@ -58,7 +58,7 @@ class Recognise(BlockPass):
             for plan in found(uses):
                 if instead.keys().isdisjoint(plan.instead):
                     instead |= plan.instead
-        emitter = Emitter(into, values)
+        emitter = Appender(into, values)
         for op in ops:
             with into.at(op.debug, stage=op.stage, place=op.place, hint=op.hint):
                 if op.outputs and instead.keys() >= {*op.outputs}:

@@ -3,7 +3,17 @@
 from abele.network.recognition.functions import find_functions, find_relu_gradients
 from abele.network.recognition.norms import find_norms
 from abele.network.recognition.products import find_turned_products
-from abele.network.recognition.region import Emit, Emitter, Plan, Uses
+from abele.network.recognition.region import Appender, Emit, Replacements, Uses
 from abele.network.recognition.softmaxes import find_softmaxes
 
-__all__ = ["Emit", "Emitter", "Plan", "Uses", "find_functions", "find_norms", "find_relu_gradients", "find_softmaxes", "find_turned_products"]
+__all__ = [
+    "Appender",
+    "Emit",
+    "Replacements",
+    "Uses",
+    "find_functions",
+    "find_norms",
+    "find_relu_gradients",
+    "find_softmaxes",
+    "find_turned_products",
+]

@@ -18,7 +18,7 @@ from abele.expr import NONLINEARITIES, TABLE, derivative, evaluate
 from abele.expr.nodes import Apply, Const, Expr, Load
 from abele.network.ir import NetworkOp, Value
 from abele.network.ops import build
-from abele.network.recognition.region import Emit, Emitter, Plan, Uses
+from abele.network.recognition.region import Appender, Emit, Replacements, Uses
 from abele.numerics import ElementType, bf16, f16, f32
 
 WRITTEN_OUT = ("gelu", "gelu_erf", "swish")
@@ -31,7 +31,7 @@ _MOST_SOURCES = 5
 _MOST_OPS = 200
 
 
-def find_functions(uses: Uses) -> Iterator[Plan]:
+def find_functions(uses: Uses) -> Iterator[Replacements]:
     """Activation functions of a block, each with what takes the place of its values."""
     if not any(op.kind == "map" and _tells(op.attrs["expr"]) for op in uses.ops):
         return
@@ -44,7 +44,7 @@ def find_functions(uses: Uses) -> Iterator[Plan]:
                 found[op.output] = hit
     sources = dict.fromkeys(found.values())
     for function, source in sources:
-        plan = Plan()
+        plan = Replacements()
         for result, known in found.items():
             if known == (function, source):
                 plan.instead[result] = _forward(function, source)
@@ -56,13 +56,13 @@ def _tells(expression: Expr) -> bool:
     return any(isinstance(part, Apply) and part.op in _TELLING for part in expression.walk())
 
 
-def find_relu_gradients(uses: Uses) -> Iterator[Plan]:
+def find_relu_gradients(uses: Uses) -> Iterator[Replacements]:
     """Gradients of relu, as choices by the sign of what entered: made of the result, as the library's vertices are."""
     for op in uses.ops:
         match op.attrs["expr"] if op.kind == "map" and len(op.inputs) == 1 else None:
             case Apply(op="max", operands=(Load(), Const(value=0.0)) | (Const(value=0.0), Load())):
                 if op.inputs[0].type == op.output.type and op.output.dtype in _TOLERANCES:
-                    yield Plan(_gradients(uses, "relu", op.inputs[0], op.output))
+                    yield Replacements(_gradients(uses, "relu", op.inputs[0], op.output))
 
 
 def _forward(function: str, source: Value) -> Emit:
@@ -112,8 +112,8 @@ def _gradients(uses: Uses, function: str, source: Value, saved: Value | None = N
     Args:
         uses: The block.
         function: The function.
-        source: What it is of.
-        saved: What its gradient is computed from; None for the source.
+        source: Its argument.
+        saved: Operand of its gradient; None for the source.
     """
     made: dict[Value, tuple[Expr, tuple[Value, ...]]] = {source: (derivative.arg(0), (source,))}
     gradient = TABLE[NONLINEARITIES[function].gradient].meaning
@@ -156,7 +156,7 @@ def _place(operands: list[Value], leaf: Value) -> int:
 
 
 def _backward(function: str, source: Value, gradient: Value) -> Emit:
-    def make(to: Emitter) -> Value:
+    def make(to: Appender) -> Value:
         saved, given = to.values[source], to.values[gradient]
         return to.net.emit_like("nonlinearity_grad", [saved, given], saved, function=function)
 

@@ -33,7 +33,7 @@ from abele.network.recognition.algebra import (
     power_of,
     product,
 )
-from abele.network.recognition.region import Emit, Emitter, Plan, Rows, Uses, is_plain
+from abele.network.recognition.region import Appender, Emit, Replacements, RowRegion, Uses, is_plain
 from abele.numerics import f32
 
 _CONE = 40
@@ -41,7 +41,7 @@ _CONE = 40
 _ARITHMETIC = frozenset({"map", "cast", "reshape", "expand", "reduce"})
 
 
-def find_norms(uses: Uses) -> Iterator[Plan]:
+def find_norms(uses: Uses) -> Iterator[Replacements]:
     """Norms of a block, each with what takes the place of its values."""
     seen = set[Value]()
     for op in uses.ops:
@@ -65,7 +65,7 @@ def _below_root(op: NetworkOp) -> Value | None:
 
 
 def _cone(uses: Uses, value: Value) -> list[NetworkOp]:
-    """Arithmetic ops that a value is made of, without what is before the sums that the last ones are over."""
+    """Arithmetic ops behind a value, the nearest first."""
     found, waiting = list[NetworkOp](), [value]
     while waiting and len(found) <= _CONE:
         maker = uses.maker.get(waiting.pop())
@@ -90,9 +90,9 @@ class _Norm:
 
     Attributes:
         rows: Its region.
-        x: What is normalised, before casts.
+        x: The activations, before casts.
         variance: The variance of rows.
-        eps: What is added to it below the root.
+        eps: Number added to it below the root.
     """
 
     rows: Rows
@@ -125,14 +125,14 @@ class _Norm:
             x = uses.without_casts(op.inputs[0])
             if not dims or any(x in inner.outputs and inner.kind == "reduce" for inner in cone):
                 continue
-            rows = Rows(uses, shape, dims)
+            rows = RowRegion(uses, shape, dims)
             found = cls._with(rows, x, below)
             if found is not None:
                 return found
         return None
 
     @classmethod
-    def _with(cls, rows: Rows, x: Value, below: Value) -> _Norm | None:
+    def _with(cls, rows: RowRegion, x: Value, below: Value) -> _Norm | None:
         """The norm of ``x``, if what is below the root is its variance."""
         whole = Atom("x", rows.all_dims)
         rows.known = {x: atom("x", rows.all_dims)}
@@ -193,7 +193,7 @@ class _Norm:
                     seeds.append(op.output)
         return seeds
 
-    def plan(self) -> Plan | None:
+    def plan(self) -> Replacements | None:
         """What takes the place of the norm's values; None where nothing is normalised."""
         rows, seeds = self.rows, self._seeds()
         rows.known |= {v: f for v in seeds if v not in rows.known and (f := self._sum_of_x(v)) is not None}
@@ -215,7 +215,7 @@ class _Norm:
             return None
         self._choose(candidates)
         assert self.result is not None
-        plan, made = Plan(), {self.result: candidates[self.result]}
+        plan, made = Replacements(), {self.result: candidates[self.result]}
         cuts: dict[Value, Polynomial] = {}
 
         own = {self.white, self.mean, self.inverse}
@@ -308,7 +308,7 @@ class _Norm:
 
     # --- what takes its place -----------------------------------------------------------------------------------------
 
-    def _replace(self, plan: Plan, roots: list[Value], cuts: dict[Value, Polynomial]) -> None:
+    def _replace(self, plan: Replacements, roots: list[Value], cuts: dict[Value, Polynomial]) -> None:
         rows, uses = self.rows, self.rows.uses
         maker = _Maker(self)
         assert self.result is not None
@@ -340,7 +340,7 @@ class _Norm:
         own = {self.white, self.mean, self.inverse}
         return atoms_of(form) <= own
 
-    def _parameters(self, plan: Plan, maker: _Maker, value: Value, form: Polynomial) -> bool:
+    def _parameters(self, plan: Replacements, maker: _Maker, value: Value, form: Polynomial) -> bool:
         """Replace sums of ``F·w``, and those of F beside them, by the gradients of gain and shift."""
         rows, uses = self.rows, self.rows.uses
         if len(form) != 1:
@@ -435,14 +435,14 @@ class _Maker:
         self.order, self.shape, self.groups = norm.view()
         self.inner = norm.rows.shape
 
-    def _viewed(self, to: Emitter, value: Value) -> Value:
+    def _viewed(self, to: Appender, value: Value) -> Value:
         return build.reshape(to.net, build.permute(to.net, value, self.order), self.shape)
 
-    def _back(self, to: Emitter, value: Value) -> Value:
+    def _back(self, to: Appender, value: Value) -> Value:
         turned = build.reshape(to.net, value, [self.inner[d] for d in self.order])
         return build.permute(to.net, turned, [self.order.index(d) for d in range(len(self.order))])
 
-    def _made(self, to: Emitter) -> tuple[Value, ...]:
+    def _made(self, to: Appender) -> tuple[Value, ...]:
         """The op ``norm``: result, whitened values, means and inverse deviations."""
 
         def make() -> tuple[Value, ...]:
@@ -467,7 +467,7 @@ class _Maker:
     def _no_special(self, name: str) -> Value:
         raise AssertionError(name)
 
-    def special(self, to: Emitter, name: str) -> Value:
+    def special(self, to: Appender, name: str) -> Value:
         """Whitened values, means or inverse deviations beside the full tensor."""
         _, white, mean, inverse = self._made(to)
         if name == "white":
@@ -476,7 +476,7 @@ class _Maker:
         statistic = mean if name == "mean" else inverse
         return build.reshape(to.net, statistic, [n if d in rows.kept else 1 for d, n in enumerate(rows.shape)])
 
-    def result(self, to: Emitter) -> Value:
+    def result(self, to: Appender) -> Value:
         """The norm's result."""
         norm = self.norm
         assert norm.result is not None
@@ -494,7 +494,7 @@ class _Maker:
     def gradient_by_x(self, value: Value, gradient: Polynomial, rest: Polynomial) -> Emit:
         """What appends the gradient of x, and the rest of a sum that it is part of."""
 
-        def make(to: Emitter) -> Value:
+        def make(to: Appender) -> Value:
             norm, net = self.norm, to.net
             _, white, _, inverse = self._made(to)
             by, gain = self._split(gradient)
@@ -529,7 +529,7 @@ class _Maker:
     def parameter(self, value: Value, source: Value, which: int, scale: float) -> Emit:
         """What appends the gradient of gain (0) or shift (1) for a gradient of results."""
 
-        def make(to: Emitter) -> Value:
+        def make(to: Appender) -> Value:
             net = to.net
             white = self._made(to)[1]
             key = (self, source)

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 from abele.network.ir import NetworkOp, Value
 from abele.network.ops import build
-from abele.network.recognition.region import Emit, Emitter, Plan, Uses
+from abele.network.recognition.region import Appender, Emit, Replacements, Uses
 
 
-def find_turned_products(uses: Uses) -> Iterator[Plan]:
+def find_turned_products(uses: Uses) -> Iterator[Replacements]:
     """Products of a block of which only the transposed one is read."""
     for op in uses.ops:
         is_product = op.kind == "matmul" or (op.kind == "linear" and len(op.inputs) == 2)
@@ -21,11 +21,11 @@ def find_turned_products(uses: Uses) -> Iterator[Plan]:
             readers = uses.readers.get(op.output, [])
             turned = (*range(op.output.ndim - 2), op.output.ndim - 1, op.output.ndim - 2)
             if len(readers) == 1 and readers[0].kind == "permute" and readers[0].attrs["order"] == turned:
-                yield Plan({readers[0].output: _turned(op)})
+                yield Replacements({readers[0].output: _turned(op)})
 
 
 def _turned(op: NetworkOp) -> Emit:
-    def make(to: Emitter) -> Value:
+    def make(to: Appender) -> Value:
         left, right = (to.values[v] for v in op.inputs)
         # The second operand of `linear` is turned already.
         second = right if op.kind == "linear" else build.transpose(to.net, right)

@@ -46,7 +46,7 @@ class Uses:
 
     Args:
         ops: In order.
-        results: What leaves the block.
+        results: Values that leave the block.
     """
 
     def __init__(self, ops: Sequence[NetworkOp], results: Iterable[Value]) -> None:
@@ -86,7 +86,7 @@ def _floats(op: NetworkOp) -> bool:
 
 
 @dataclass
-class Rows:
+class RowRegion:
     """Normal forms of values around a statistic of rows.
 
     Attributes:
@@ -359,7 +359,7 @@ class Rows:
     # --- growing ------------------------------------------------------------------------------------------------------
 
     def grow(self, seeds: Iterable[Value], stop: Callable[[Value, Polynomial], bool]) -> list[Value]:
-        """Follow readers from seeds; the roots of the region, which other ops read or which leave the block.
+        """Follow readers from seeds; returns the roots of the region, values that other ops read.
 
         Args:
             seeds: Values to begin with; they have forms.
@@ -405,11 +405,11 @@ class Rows:
 
 # --- what takes the place of values ----------------------------------------------------------------------------------
 
-Emit = Callable[["Emitter"], Value]
+Emit = Callable[["Appender"], Value]
 
 
 @dataclass
-class Plan:
+class Replacements:
     """What takes the place of values of a block.
 
     Attributes:
@@ -419,7 +419,7 @@ class Plan:
     instead: dict[Value, Emit] = field(default_factory=dict)
 
 
-class Emitter:
+class Appender:
     """The block that is made, and what became of the values of the old one."""
 
     def __init__(self, net: BlockBuilder, values: dict[Value, Value]) -> None:
@@ -435,7 +435,7 @@ class Emitter:
 
     def polynomial(
         self,
-        rows: Rows,
+        rows: RowRegion,
         form: Polynomial,
         like: Value,
         special: Callable[[str], Value],

@@ -28,10 +28,10 @@ from abele.network.recognition.algebra import (
     power_of,
     product,
 )
-from abele.network.recognition.region import Emitter, Plan, Rows, Uses, is_plain
+from abele.network.recognition.region import Appender, Replacements, RowRegion, Uses, is_plain
 
 
-def find_softmaxes(uses: Uses) -> Iterator[Plan]:
+def find_softmaxes(uses: Uses) -> Iterator[Replacements]:
     """Softmaxes of a block, each with what takes the place of its values."""
     for op in uses.ops:
         if op.kind == "map" and isinstance(op.attrs["expr"], Apply) and op.attrs["expr"].op == "exp":
@@ -61,7 +61,7 @@ class _Softmax:
 
     Attributes:
         rows: Its region.
-        x: What enters it.
+        x: The scores.
         seeds: Exponentials, and what they are of.
     """
 
@@ -81,7 +81,7 @@ class _Softmax:
     @classmethod
     def of(cls, uses: Uses, op: NetworkOp, dims: frozenset[int]) -> _Softmax | None:
         """The softmax over ``dims`` of the exponentials that an op computes."""
-        rows = Rows(uses, op.output.shape, dims)
+        rows = RowRegion(uses, op.output.shape, dims)
         inner, seeds = op, [op.output]
         expression = op.attrs["expr"].args[0]
         if isinstance(expression, Load):
@@ -125,7 +125,7 @@ class _Softmax:
                 rows.known[seed] = logarithm
         rows.one, rows.logarithms = self.y, {self.s: self.log_s, self.y: self.z}
 
-    def plan(self) -> Plan | None:
+    def plan(self) -> Replacements | None:
         """What takes the place of its values; None where the exponentials or their sum are needed themselves."""
         rows, uses = self.rows, self.rows.uses
         own = {self.y, self.z, self.s, self.log_s}
@@ -154,7 +154,7 @@ class _Softmax:
             return found is not None
 
         roots = rows.grow(self.seeds, ends)
-        plan, needed = Plan(), list(roots)
+        plan, needed = Replacements(), list(roots)
         for value in needed:  # It grows.
             if value in made:
                 which = self.y if results.get(self.y) is value else self.z
@@ -199,7 +199,7 @@ class _Softmax:
 
     # --- what takes its place -----------------------------------------------------------------------------------------
 
-    def _viewed(self, to: Emitter, value: Value) -> Value:
+    def _viewed(self, to: Appender, value: Value) -> Value:
         """A full value with its reduced dims as one, the last."""
         rows = self.rows
         order = [d for d in range(len(rows.shape)) if d not in rows.dims] + sorted(rows.dims)
@@ -207,13 +207,13 @@ class _Softmax:
         kept = [n for d, n in enumerate(rows.shape) if d not in rows.dims]
         return build.reshape(to.net, turned, (*kept, rows.count))
 
-    def _back(self, to: Emitter, value: Value) -> Value:
+    def _back(self, to: Appender, value: Value) -> Value:
         rows = self.rows
         order = [d for d in range(len(rows.shape)) if d not in rows.dims] + sorted(rows.dims)
         turned = build.reshape(to.net, value, [rows.shape[d] for d in order])
         return build.permute(to.net, turned, [order.index(d) for d in range(len(order))])
 
-    def _made(self, to: Emitter, which: Atom) -> Value:
+    def _made(self, to: Appender, which: Atom) -> Value:
         """Softmax or its logarithm, reduced dims last."""
         kind = "log_softmax" if which == self.z else "softmax"
 
@@ -223,13 +223,13 @@ class _Softmax:
 
         return to.once((self.x, self.rows.dims, kind), make)[0]
 
-    def _special(self, to: Emitter, name: str) -> Value:
+    def _special(self, to: Appender, name: str) -> Value:
         return self._back(to, self._made(to, self.y if name == "y" else self.z))
 
-    def _result(self, to: Emitter, value: Value, which: Atom) -> Value:
+    def _result(self, to: Appender, value: Value, which: Atom) -> Value:
         return build.cast(to.net, self._back(to, self._made(to, which)), value.dtype)
 
-    def _by_x(self, to: Emitter, value: Value, kind: str, gradient: Polynomial, rest: Polynomial) -> Value:
+    def _by_x(self, to: Appender, value: Value, kind: str, gradient: Polynomial, rest: Polynomial) -> Value:
         """The gradient of what enters, and the rest of a sum that it is part of."""
         net, rows = to.net, self.rows
         saved = self._made(to, self.z if kind == "log_softmax_grad" else self.y)
