@@ -269,6 +269,17 @@ def test_activation__differentiated__has_one_op_for_the_gradient(name):
     assert {"nonlinearity", "nonlinearity_grad"} <= kinds
 
 
+def test_relu__differentiated__has_the_librarys_gradient():
+    kinds = recognised(*gradients(lambda x, w: jax.nn.relu(x @ w), normal(4, 5), normal(5, 3)))
+    assert "nonlinearity_grad" in kinds
+
+
+def test_maximum__with_ties__keeps_its_halves():
+    x = jnp.asarray([[0.0, 1.0, -1.0, 0.0]])
+    kinds = recognised(*gradients(lambda x: jnp.maximum(x, 0.0), x))
+    assert "nonlinearity_grad" not in kinds
+
+
 @pytest.mark.parametrize("fn", [lambda x: x * jax.nn.sigmoid(1.1 * x), lambda x: jax.nn.gelu(x) * x, jnp.tanh])
 def test_activation__nearly_one__keeps_its_values(fn):
     recognised(*gradients(fn, normal(4, 5)), atol=1e-5)

@@ -95,7 +95,7 @@ class _Norm:
         eps: Number added to it below the root.
     """
 
-    rows: Rows
+    rows: RowRegion
     x: Value
     variance: Value
     eps: float

@@ -65,7 +65,7 @@ class _Softmax:
         seeds: Exponentials, and what they are of.
     """
 
-    rows: Rows
+    rows: RowRegion
     x: Value
     seeds: list[Value]
     y: Atom = field(init=False)
