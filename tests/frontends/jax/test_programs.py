@@ -10,7 +10,7 @@ import pytest
 from abele import jax as abele_jax
 
 NAMES = sorted(p.stem for p in (Path(__file__).parent / "programs").glob("*.py") if p.stem != "program")
-PLAIN = ("gaussian_process", "kmeans", "slide_transformer")
+PLAIN = ("gaussian_process", "kmeans", "soft_dtw")
 """Programs of plain runs; slow ones have all."""
 
 

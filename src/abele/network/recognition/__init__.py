@@ -1,4 +1,4 @@
-"""What a string of plain ops computes: norms, softmaxes, activation functions, and their gradients."""
+"""Meanings of strings of plain ops: norms, softmaxes, activation functions, and their gradients."""
 
 from abele.network.recognition.functions import find_functions, find_relu_gradients
 from abele.network.recognition.norms import find_norms

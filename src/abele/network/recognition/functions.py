@@ -107,7 +107,7 @@ class _Unary:
 
 
 def _gradients(uses: Uses, function: str, source: Value, saved: Value | None = None) -> dict[Value, Emit]:
-    """What takes the place of gradients by the source: maps of it and of one other value.
+    """Replacements of gradients by the source: maps of it and of one other value.
 
     Args:
         uses: The block.

@@ -194,7 +194,7 @@ class _Norm:
         return seeds
 
     def plan(self) -> Replacements | None:
-        """What takes the place of the norm's values; None where nothing is normalised."""
+        """Replacements of the norm's values; None where nothing is normalised."""
         rows, seeds = self.rows, self._seeds()
         rows.known |= {v: f for v in seeds if v not in rows.known and (f := self._sum_of_x(v)) is not None}
         candidates: dict[Value, Polynomial] = {}
@@ -488,11 +488,11 @@ class _Maker:
         return to.polynomial(norm.rows, form, norm.result, lambda name: self.special(to, name))
 
     def plain(self, value: Value, form: Polynomial) -> Emit:
-        """What appends a value of means, deviations and whitened values."""
+        """Function that appends a value of means, deviations and whitened values."""
         return lambda to: to.polynomial(self.norm.rows, form, value, lambda name: self.special(to, name))
 
     def gradient_by_x(self, value: Value, gradient: Polynomial, rest: Polynomial) -> Emit:
-        """What appends the gradient of x, and the rest of a sum that it is part of."""
+        """Function that appends the gradient of x, and the rest of a sum around it."""
 
         def make(to: Appender) -> Value:
             norm, net = self.norm, to.net
@@ -527,7 +527,7 @@ class _Maker:
         return {rest: 1.0}, {sides: number}
 
     def parameter(self, value: Value, source: Value, which: int, scale: float) -> Emit:
-        """What appends the gradient of gain (0) or shift (1) for a gradient of results."""
+        """Function that appends the gradient of gain (0) or shift (1) for a gradient of results."""
 
         def make(to: Appender) -> Value:
             net = to.net

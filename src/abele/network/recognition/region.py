@@ -410,7 +410,7 @@ Emit = Callable[["Appender"], Value]
 
 @dataclass
 class Replacements:
-    """What takes the place of values of a block.
+    """Replacements of values of a block.
 
     Attributes:
         instead: For each value, what appends its replacement.

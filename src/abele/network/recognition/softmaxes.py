@@ -126,7 +126,7 @@ class _Softmax:
         rows.one, rows.logarithms = self.y, {self.s: self.log_s, self.y: self.z}
 
     def plan(self) -> Replacements | None:
-        """What takes the place of its values; None where the exponentials or their sum are needed themselves."""
+        """Replacements of its values; None where the exponentials or their sum are needed themselves."""
         rows, uses = self.rows, self.rows.uses
         own = {self.y, self.z, self.s, self.log_s}
         results: dict[Atom, Value] = {}
