@@ -560,7 +560,7 @@ EXAMPLES: dict[str, Example] = {
     "UnknownPrimitiveError": Example(
         None,
         "`tile_map` calls vertices: those of the primitives on [the page](tessellate.md), and those that "
-        "`create_ipu_tile_primitive` and `declare_ipu_tile_primitive` make. Compute others outside of it, on `x.array`.",
+        "`create_ipu_tile_primitive` and `declare_ipu_tile_primitive` make. Compute others outside, on `x.array`.",
     ),
     "NetworkError": Example(
         _code(

@@ -1,4 +1,4 @@
-"""What a program of the table is: a step from state to state, and what it reads."""
+"""A program of the table: a step from state to state, and the batches that it reads."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ class Program:
 
     Attributes:
         step: ``step(state, *batch)`` gives the new state and a result.
-        state: What is kept from call to call, a tree of arrays.
+        state: A tree of arrays that is kept from call to call.
         batches: Arguments of the calls; as many as a test makes.
         rtol: Largest relative difference from JAX on the CPU, of the largest number of a leaf.
     """

@@ -16,7 +16,7 @@ _BY_KERAS = "keras.src."
 """Modules whose methods are Keras' own."""
 
 
-class DeviceState:
+class ModelOnDevice:
     """Options, stages and programs of one model.
 
     Attributes:
@@ -137,10 +137,10 @@ def _check_eager(model: Any) -> None:
         raise SessionError("run_eagerly=True does not run on the device", remedy="compile(run_eagerly=False)")
 
 
-def state_of(model: Any) -> DeviceState:
+def state_of(model: Any) -> ModelOnDevice:
     """The state of a model, made when first asked for."""
     found = model.__dict__.get(_STATE)
     if found is None:
-        found = model.__dict__[_STATE] = DeviceState()
+        found = model.__dict__[_STATE] = ModelOnDevice()
     assert isinstance(model, private.Trainer)
     return found  # type: ignore[no-any-return]
