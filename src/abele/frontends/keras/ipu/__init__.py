@@ -4,6 +4,8 @@
 module.
 """
 
+import sys
+
 from abele.frontends.keras.ipu import config, ipu_strategy  # isort: skip
 from abele.frontends.keras.addons.keras import layers
 from abele.frontends.keras.ipu import (
@@ -33,6 +35,9 @@ from abele.frontends.keras.ipu.ops import (
 )
 from abele.frontends.keras.model.assignment import LayerPipelineStageAssignment
 from abele.frontends.keras.model.scopes import PipelineStage
+
+keras = sys.modules[__name__]
+"""``tensorflow.python.ipu.keras``, where programs of older SDKs find layers, optimisers and stages."""
 
 FunctionalLayerPipelineStageAssignment = LayerPipelineStageAssignment
 FunctionalNestedModelPipelineStageAssignment = LayerPipelineStageAssignment
