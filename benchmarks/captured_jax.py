@@ -43,7 +43,7 @@ def report_of(step: Callable[..., Any], state: Any, given: Any, partials: Elemen
     jaxpr = jax.make_jaxpr(step)(state, given)
     names = [f"argument{n}" for n in range(len(jaxpr.jaxpr.invars))]
     found = capture(jaxpr, names, {n: n for n in range(count)})
-    settings = Settings(allow_out_of_memory=True, partials=partials.name)
+    settings = Settings(allow_out_of_memory=True, partials=partials.name, fuse_maps=True)
     return compile_network(found.network, Schedule(), settings=settings).executable.report
 
 

@@ -368,7 +368,7 @@ def _build(case: NetworkCase) -> NetworkProgram:
     watch = _watch(settings, training=groups is not None)
     blocks = ModelledBlocks(settings, training=groups is not None) if settings.skip_hidden else None
     if groups is None:
-        passes = inference_pipeline(blocks)
+        passes = inference_pipeline(blocks, fuse_maps=settings.fuse_maps)
         return inference_program(net, graph, schedule, planning=planning, modes=modes, pipeline=passes, watch=watch)
     automatic = settings.loss_scale
     pipeline = training_pipeline(

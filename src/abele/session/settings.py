@@ -97,6 +97,11 @@ SETTINGS = OptionTable(
             doc="the machine holds repeated layers once, copies their weights in, and sends operands of large products "
             "in halves; done by itself where a program does not fit otherwise",
         ),
+        "fuse_maps": flag(
+            False,
+            doc="inference computes chains of element-wise ops at once, as XLA does; programs of JAX have it, others keep "
+            "the steps that are published for theirs",
+        ),
         "recompute": flag(False, doc="compute cheap activations again in the backward pass, and do not keep them"),
         "recompute_stages": flag(
             True, doc="stages of a pipeline keep what enters them, and their backward stages compute the rest again"
@@ -163,6 +168,7 @@ class Settings:
     sync_pattern: SyncPattern = "full"
     ipus_per_replica: int = 0
     shared_functions: bool = False
+    fuse_maps: bool = False
     exponents: tuple[str, ...] = ()
     exponents_every: int = 1
 

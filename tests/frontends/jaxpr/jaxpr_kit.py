@@ -9,7 +9,7 @@ from abele.frontends.jaxpr.complex_numbers import with_parts
 from abele.network import evaluate, verify
 from abele.network.passes.dead_code import DeadCode
 from abele.network.passes.fuse_maps import FuseMaps
-from abele.session import Session
+from abele.session import Session, Settings
 
 
 def words(array):
@@ -42,7 +42,7 @@ def read(fn, *args, precise=False):
 def run(fn, *args):
     """Results of the function's network, compiled and run."""
     found, arrays = captured(fn, *args)
-    with Session.of(found.network, weights=dict(found.closed_over)) as session:
+    with Session.of(found.network, settings=Settings(fuse_maps=True), weights=dict(found.closed_over)) as session:
         return list(session(*arrays))
 
 

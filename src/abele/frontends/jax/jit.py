@@ -183,7 +183,7 @@ class Compiled:
 
     def as_text(self) -> str:
         """The network after the passes, as it is lowered."""
-        return str(inference_pipeline().run(self.network))
+        return str(inference_pipeline(fuse_maps=True).run(self.network))
 
     def cost_analysis(self) -> dict[str, float]:
         """Costs of one call on the machine.
@@ -553,7 +553,7 @@ def settings_of(
     """Settings of a function's programs, which bear its name unless they have one."""
     if not isinstance(settings, Settings):
         settings = Settings(**{SETTINGS.find(name): value for name, value in (settings or {}).items()})
-    chosen = settings
+    chosen = replace(settings, fuse_maps=True)
     if target is not None:
         chosen = replace(chosen, system=target)
     named = chosen.name != Settings().name

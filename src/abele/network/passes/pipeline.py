@@ -152,9 +152,14 @@ def in_blocks(chooser: BlockChooser | None) -> tuple[Pass, ...]:
     return () if chooser is None else (SkipHidden(chooser), *tidy)
 
 
-def inference_pipeline(blocks: BlockChooser | None = None) -> Pipeline:
-    """Passes before networks are lowered to run forward; ``blocks`` as of :func:`training_pipeline`."""
-    fused = (FuseMaps(), JoinViews(), CommonSubexpressions(), DeadCode())
+def inference_pipeline(blocks: BlockChooser | None = None, *, fuse_maps: bool = False) -> Pipeline:
+    """Passes before networks are lowered to run forward.
+
+    Args:
+        blocks: As of :func:`training_pipeline`.
+        fuse_maps: True to compute chains of element-wise ops at once.
+    """
+    fused = (FuseMaps(), JoinViews(), CommonSubexpressions(), DeadCode()) if fuse_maps else ()
     placing = (Outline(), JoinCasts(), AssignPlaces(), AssignStages(), Follow(), InsertTransfers())
     return Pipeline((*_simplifying(), *in_blocks(blocks), *fused, *placing))
 
