@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import abele as ab
@@ -12,6 +12,7 @@ from abele.codelet.sizes import UNKNOWN, Size, Sizes
 from abele.codelet.tables import build_tables
 from abele.codelet.workers import as_one
 from abele.numerics import f32, i32
+from support.examples import examples
 
 
 @codelet
@@ -179,7 +180,7 @@ def test_row_loop__bounds_of_a_worker__are_functions():
     assert loop.start.parameters == loop.stop.parameters == ("worker_id",)
 
 
-@settings(deadline=None, max_examples=15)
+@examples(5)
 @given(
     vertex=st.sampled_from([Ranges, Alternate, Alone]),
     down=st.integers(1, 3),

@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import abele as ab
@@ -18,6 +18,7 @@ from abele.report import Report
 from abele.report.code import CODE
 from abele.session import Schedule, Settings, compile_network
 from compiler.support import small_system
+from support.examples import examples
 
 
 def assert_adds_up(report: Report) -> None:
@@ -66,7 +67,7 @@ def layers(kinds: list[tuple[int, int]], *, tiles: int = 8, ipus: int = 2) -> ab
     return ab.compile_program(graph, program, allow_out_of_memory=True)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(5)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1)), min_size=1, max_size=6))
 def test_code_of_operations__any_program__adds_up_to_the_categories(kinds: list[tuple[int, int]]) -> None:
     assert_adds_up(layers(kinds).report)

@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from spread_models import mlp
 
@@ -18,9 +18,10 @@ from abele.fitting.costs import fullest_columns
 from abele.fitting.fit import _compile
 from abele.fitting.search import FitSearch, stages_of
 from abele.machine import systems
+from support.examples import examples
 
 
-@settings(deadline=None, max_examples=200)
+@examples(40)
 @given(st.integers(1, 5), st.integers(1, 12), st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.01, 0.5]))
 def test_fullest_columns__any_rows__no_sum_or_maximum_of_rows_loses_more_than_the_slack(rows, columns, seed, slack):
     rng = np.random.default_rng(seed)

@@ -7,7 +7,7 @@ from itertools import combinations, pairwise, product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from spread_models import finished, mlp
 
@@ -23,6 +23,7 @@ from abele.fitting.traffic import StageWork, tick_cycles
 from abele.machine import systems
 from abele.network import NetworkBuilder
 from abele.network.ops import build
+from support.examples import examples
 
 SYSTEM = systems.resolve("bow-2000")
 LAYERS = 6
@@ -77,7 +78,7 @@ def uneven():
     return chain_of(model.net, model.groups), model.groups
 
 
-@settings(deadline=None, max_examples=20)
+@examples(5)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1, 2, 3, 6]), st.booleans())
 def test_best_checkpoints__any_stage__keep_the_least_of_all_within_the_bound(uneven, seed, spacing, narrow):
     rng = np.random.default_rng(seed)
@@ -115,7 +116,7 @@ def every(plan, stages):
                     yield made
 
 
-@settings(deadline=None, max_examples=60)
+@examples(15)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1, 2, 4]), st.sampled_from(list(Recomputation)), st.booleans())
 def test_best_cuts__two_shares_of_memory__as_fast_as_the_best_of_all_plans(chain, seed, ipus, recompute, narrow):
     if recompute == Recomputation.SEGMENTS:
@@ -138,7 +139,7 @@ def test_best_cuts__two_shares_of_memory__as_fast_as_the_best_of_all_plans(chain
         assert estimated(found, stages).tick_cycles == fastest
 
 
-@settings(deadline=None, max_examples=40)
+@examples(10)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([2, 4]), st.sampled_from(list(Recomputation)))
 def test_best_cuts__stages_take_turns__fit_and_need_no_more_memory_than_in_groups(chain, seed, ipus, recompute):
     rng = np.random.default_rng(seed)

@@ -6,10 +6,11 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.fitting.partition import NEVER, partition
+from support.examples import examples
 
 
 def every(stages, tables, ends):
@@ -32,7 +33,7 @@ def slowest_of(found, stages, tables, ends):
     return max([int(ends[found.cuts[0], found.cuts[-1]]), *inner])
 
 
-@settings(deadline=None, max_examples=150)
+@examples(30)
 @given(st.data())
 def test_partition__any_costs__as_good_as_all_cuts(data):
     count = data.draw(st.integers(2, 8), label="segments")

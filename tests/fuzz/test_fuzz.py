@@ -16,7 +16,7 @@ from support.sweeps import seed
 
 KEPT = Path(__file__).with_name("kept.txt").read_text(encoding="utf-8").splitlines()
 """Recipes of past failures: a signal, another exception, endless loading. One recipe per line."""
-SECONDS = 6.0
+SECONDS = [2.0, pytest.param(10.0, marks=pytest.mark.slow)]
 """For files drawn by the commit; ``make fuzz`` takes longer."""
 
 
@@ -42,9 +42,10 @@ def test_files__that_once_did_harm__are_refused(opened: Server, bases: dict[str,
     assert [text for text, end in ends if end["outcome"] != "refused"] == [], ends
 
 
-def test_files__changed_at_random__are_refused_or_fail(opened: Server, bases: dict[str, bytes]) -> None:
+@pytest.mark.parametrize("seconds", SECONDS)
+def test_files__changed_at_random__are_refused_or_fail(opened: Server, bases: dict[str, bytes], seconds: float) -> None:
     rng = random.Random(seed())
-    end, tried = time.monotonic() + SECONDS, 0
+    end, tried = time.monotonic() + seconds, 0
     while time.monotonic() < end:
         recipe = drawn(rng, bases)
         result = opened.tried(recipe, bases[recipe.base])

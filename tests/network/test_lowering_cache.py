@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from same_program import described
 
@@ -31,6 +31,7 @@ from abele.numerics import f32
 from abele.poplibs import popops
 from abele.poplibs.popops.expr import _1, _2
 from abele.runtime import Engine
+from support.examples import examples
 
 SMALL = systems.bow_2000().evolve(ipu={"num_tiles": 64})
 
@@ -169,7 +170,7 @@ OPS = {
 }
 
 
-@settings(max_examples=15, deadline=None)
+@examples(5)
 @given(kinds=st.lists(st.sampled_from(sorted(OPS)), min_size=1, max_size=6), chained=st.booleans())
 def test_lower_network__any_repeated_ops__are_what_the_libraries_build(kinds: list[str], chained: bool) -> None:
     net = NetworkBuilder()

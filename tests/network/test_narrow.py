@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.expr import Const
@@ -23,6 +23,7 @@ from abele.network.passes import DeadCode, Narrow
 from abele.numerics import f32, i32
 from abele.poplibs.poplin import ConvParams
 from abele.poplibs.popnn.pool_params import PoolParams
+from support.examples import examples
 
 # --- parts ------------------------------------------------------------------------------------------------------------
 
@@ -399,7 +400,7 @@ class Slices:
         return build.look_up(self.net, table, index)
 
 
-@settings(max_examples=120)
+@examples(30)
 @given(data=st.data())
 def test_narrow__any_network_of_slices__means_the_same(data: Any) -> None:
     net = NetworkBuilder()

@@ -7,7 +7,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from random_networks import networks
 
@@ -19,6 +19,7 @@ from abele.network import Network, NetworkBuilder, Place, Stage, parse, verify
 from abele.network.ir import Dense, network_text
 from abele.network.ops import build
 from abele.numerics import bool_, f32
+from support.examples import examples
 
 
 def everything() -> Network:
@@ -56,7 +57,7 @@ def test_parse__network_with_everything__is_equal_with_its_source_lines() -> Non
     assert [op.debug for op in read.ops] == [op.debug for op in net.ops]
 
 
-@settings(max_examples=120)
+@examples(30)
 @given(net=networks())
 def test_parse__any_network__reads_back_equal(net: Network) -> None:
     verify(net)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from meaning import Meaning
 
@@ -28,6 +28,7 @@ from abele.network import (
 from abele.network.ops import build
 from abele.numerics import f32
 from abele.session import Session, Settings, compile_network
+from support.examples import examples
 
 EPS = 1e-3
 NEARLY_EQUAL = 1568  # the seed that draws the two numbers of a group closest to each other
@@ -81,7 +82,7 @@ cases = st.tuples(
 )
 
 
-@settings(max_examples=15, deadline=None)
+@examples(5)
 @given(cases, st.sampled_from(["f32", "f16"]), st.booleans(), st.integers(0, 2**32 - 1))
 @example(((4, 2, 1), 1, False), "f32", False, NEARLY_EQUAL)
 def test_norm__any_shape_and_groups__result_and_gradients_equal_pytorch(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from meaning import Meaning
 
@@ -34,6 +34,7 @@ from abele.network import (
 )
 from abele.network.ops import build
 from abele.numerics import f16
+from support.examples import examples
 
 torch = pytest.importorskip("torch")
 
@@ -252,7 +253,7 @@ def as_rule(family: str, given: dict[str, Any]) -> Optimiser:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_rule__any_hyper_parameters__takes_pytorch_s_steps(family: str) -> None:
-    @settings(max_examples=25, deadline=None)
+    @examples(8)
     @given(st.fixed_dictionaries(FAMILIES[family][1]))
     def check(numbers: dict[str, Any]) -> None:
         w = torch.nn.Parameter(torch.from_numpy(START.copy()))

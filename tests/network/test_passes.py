@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from random_networks import networks
 
 from abele.errors import FileFormatError, InvalidOptionError, NetworkError
@@ -40,6 +40,7 @@ from abele.network.passes import (
     Recompute,
 )
 from abele.numerics import f32, i32
+from support.examples import examples
 
 HEAD = "network { input %x: f32[2, 3] input %y: f32[2, 3] "
 
@@ -295,7 +296,7 @@ def test_outline__what_one_op_reads_of_an_input__stays_where_it_is() -> None:
     assert kinds == ["reshape", "map", "call", "call", "call", "reshape", "map", "map", "reduce"]
 
 
-@settings(max_examples=40)
+@examples(10)
 @given(net=networks())
 def test_inference_pipeline__any_network__computes_the_same(net: Network) -> None:
     made = inference_pipeline().without("place").run(net)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.compiler import compile_program
@@ -20,6 +20,7 @@ from abele.network.ops import build
 from abele.network.schedule import OutputMode
 from abele.poplibs.gcl import CommGroup
 from abele.session import Session, Settings, SharedArrays, compile_network
+from support.examples import examples
 from support.thread_ranks import ThreadRanks, in_ranks
 
 ENTRIES, WIDTH, HEADS, TOKENS, BATCH = 11, 8, 4, 5, 2
@@ -213,7 +214,7 @@ def test_split_weights__written_on_the_host__reach_every_replica_and_come_back_w
     dim=st.integers(0, 2),
     less=st.integers(0, 4),
 )
-@settings(max_examples=60, deadline=None)
+@examples(15)
 def test_split__of_any_array__comes_together_again(parts: int, each: int, blocks: int, dim: int, less: int) -> None:
     extent = parts * each * blocks
     extent -= min(less, extent - 1) if blocks == 1 else 0

@@ -6,19 +6,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.packing import PackStream, SizeHistogram, pack, stream
 from abele.packing.histogram_fit import num_packs
 from abele.packing.knapsack import Knapsack
+from support.examples import examples
 
 LENGTHS = st.lists(st.integers(1, 20), min_size=1, max_size=60)
 DEPTHS = st.one_of(st.none(), st.integers(1, 5))
 
 
 @given(lengths=LENGTHS, depth=DEPTHS, seed=st.integers(0, 2**32))
-@settings(max_examples=60, deadline=None)
+@examples(15)
 def test_priced_fit__any_prices__holds_each_item_once_within_limits(
     lengths: list[int], depth: int | None, seed: int
 ) -> None:
@@ -36,7 +37,7 @@ def test_priced_fit__any_prices__holds_each_item_once_within_limits(
 
 
 @given(windows=st.lists(LENGTHS, min_size=1, max_size=6), depth=DEPTHS)
-@settings(max_examples=40, deadline=None)
+@examples(10)
 def test_price_book__any_windows__proves_no_more_than_they_need(windows: list[list[int]], depth: int | None) -> None:
     book = stream.PriceBook(20, depth)
     for lengths in windows:

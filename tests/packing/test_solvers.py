@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.errors import InvalidOptionError, ItemSizeError, PackingError
@@ -17,8 +17,9 @@ from abele.packing.columns import FractionalPacking, exact_bound
 from abele.packing.histogram_fit import GroupOfPacks, longest_pack_first, shortest_pack_first, strategies_of
 from abele.packing.knapsack import Knapsack
 from abele.packing.rounding import completed, rounded_with
+from support.examples import examples
 
-SETTINGS = settings(max_examples=40, deadline=None)
+SETTINGS = examples(10)
 
 
 @st.composite
@@ -84,7 +85,7 @@ def test_nnlshp__any_lengths__holds_each_once_within_limits(
 
 
 @given(problem=problems(most_items=9, most_capacity=15))
-@settings(max_examples=120, deadline=None)
+@examples(30)
 def test_columns__few_items__are_between_bound_and_optimum_plus_one(problem: tuple[list[int], int, int | None]) -> None:
     lengths, capacity, depth = problem
     plan, optimum = pack(lengths, capacity, depth=depth), fewest(lengths, capacity, depth)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.errors import PackedDataError, PlaceError, SampleLengthError, TypeMismatchError
@@ -26,12 +26,13 @@ from abele.packing.tasks import (
     squad,
     token_labels,
 )
+from support.examples import examples
 from support.packed_data import packs_of, random_ragged
 
 MASKING = Masking(mask_id=103, vocabulary=100, kept_ids=(1, 2))
 
 
-@settings(max_examples=40, deadline=None)
+@examples(10)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=20))
 def test_labels_of_next_tokens__any_lengths__cross_no_border(lengths: list[int]) -> None:
     ids = random_ragged(np.random.default_rng(0), lengths)
@@ -60,7 +61,7 @@ def test_labels__of_unsigned_ids__can_be_ignored() -> None:
         shifted_labels([[1, 2]], [[1, 1, 0]])
 
 
-@settings(max_examples=30, deadline=None)
+@examples(7)
 @given(st.lists(st.integers(3, 40), min_size=1, max_size=12), st.floats(0.01, 1), st.integers(0, 99))
 def test_masked_words__any_proportion__are_allowed_ones_and_put_back_right(
     lengths: list[int], proportion: float, seed: int
@@ -136,7 +137,7 @@ def test_squad__places_of_answers__are_those_of_the_pack_and_come_back() -> None
     assert found.scores.tolist() == [10, 10, 10]
 
 
-@settings(max_examples=30, deadline=None)
+@examples(7)
 @given(st.integers(0, 2**31), st.integers(1, 6))
 def test_best_spans__random_logits__are_those_of_all_pairs(seed: int, longest: int) -> None:
     rng = np.random.default_rng(seed)

@@ -7,13 +7,14 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.packing import PackStream, SizeHistogram, pack
 from abele.packing.columns import VectorKnapsack, exact_bound
+from support.examples import examples
 
-SETTINGS = settings(max_examples=40, deadline=None)
+SETTINGS = examples(10)
 CAPACITY = (8, 6)
 Sizes = list[tuple[int, ...]]
 
@@ -48,7 +49,7 @@ def fewest(sizes: Sizes, capacity: tuple[int, ...], depth: int | None) -> int:
 
 
 @given(sizes=items(), depth=DEPTHS)
-@settings(max_examples=120, deadline=None)
+@examples(30)
 def test_columns__few_items_of_two_sizes__are_between_bound_and_optimum_plus_one(
     sizes: Sizes, depth: int | None
 ) -> None:

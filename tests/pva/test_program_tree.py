@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import abele as ab
@@ -16,6 +16,7 @@ from abele.pva.nodes_of_tree import nodes_of_tree
 from abele.pva.program_nodes import nodes_of_steps
 from abele.report import PROGRAM_TREE, Report
 from pva.conftest import Halve
+from support.examples import examples
 
 Tree = tuple[str, str, list["Tree"]]
 NAMES = {"Program": "Sequence", "Function": "Sequence"}
@@ -156,7 +157,7 @@ def test_tree__of_an_earlier_version__is_that_of_its_steps(calls: Report) -> Non
     assert [p.row for p in report.compilation.programs if p.row >= 0] == sorted(range(len(calls.steps)))
 
 
-@settings(deadline=None, max_examples=60)
+@examples(15)
 @given(st.data())
 def test_tree__damaged_in_any_column__still_has_each_step(calls: Report, data: st.DataObject) -> None:
     tree = calls.program_tree

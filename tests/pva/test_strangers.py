@@ -14,6 +14,7 @@ from abele import pva
 from abele.errors import AbeleError, FileFormatError
 from abele.report import Report, Table, Text
 from abele.report.schema import TABLES
+from support.examples import examples
 
 ODD_NUMBERS = (-1, 0, 1, 2, 7, 1471, 1472, 2**31 - 1, 2**61)
 ODD_WORDS = ("", "IPU 0", "IPU 1", "sync", "Call", "Function", "Block", "a/b", "replicas", "\x1b[2J", "\ud800")
@@ -79,7 +80,7 @@ def damaged(report: Report, table: str, column: str, where: float, value: object
     return replace(report, **{table: Table({**held.columns, column: values})})
 
 
-@settings(deadline=None, max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=st.lists(damage(), min_size=1, max_size=4))
 def test_report__changed_at_random__is_answered_or_refused(
     dense: pva.Report, tmp_path: Path, changes: list[tuple[str, str, float, object]]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import abele as ab
@@ -20,6 +20,7 @@ from abele.viewer.answers.operations import nested, split_path
 from abele.viewer.open_reports import Shelf
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer
+from support.examples import examples
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +80,7 @@ ACCESSES = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 4), st.booleans(
 
 
 @given(ACCESSES)
-@settings(max_examples=300)
+@examples(40)
 @example([(0, 0, False, True), (0, 1, True, True), (0, 2, True, False)])
 @example([(0, 0, True, False), (0, 1, False, True), (0, 2, False, True)])
 def test_flows__any_accesses__are_those_that_a_walk_in_time_finds(accesses: list[tuple[int, int, bool, bool]]) -> None:

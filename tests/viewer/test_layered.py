@@ -6,10 +6,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.viewer.answers.layered import _crossings, layered, pooled, rows_of
+from support.examples import examples
 
 
 @st.composite
@@ -24,7 +25,7 @@ def graphs(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndar
 
 
 @given(graphs())
-@settings(max_examples=150)
+@examples(30)
 def test_layered__any_graph__boxes_are_apart_and_edges_point_down(graph) -> None:
     wide, tall, source, target = graph
     drawing = layered(*graph)

@@ -475,7 +475,10 @@ print(made._accessor._worker._process.pid, flush=True)
 
 @pytest.mark.parametrize(
     ("strategy", "end", "how"),
-    [("ForkServer", "", 0), ("SharedMemory", "time.sleep(60)", signal.SIGINT)],
+    [
+        pytest.param("ForkServer", "", 0, marks=pytest.mark.slow),
+        ("SharedMemory", "time.sleep(60)", signal.SIGINT),
+    ],
 )
 def test_script__in_no_file_however_it_ends__leaves_no_process(strategy: str, end: str, how: int) -> None:
     text = SCRIPT.format(kit=str(Path(__file__).parent), end=end, strategy=strategy)

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as functional
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import abele.kernels.plan.passes as passes
 from abele import poptorch
+from support.examples import examples
 
 BATCH, TOKENS, WIDTH, HEADS = 2, 96, 64, 2
 WITHOUT = tuple(step for step in passes.PIPELINE if step.name != "skip_keys")
@@ -142,7 +143,7 @@ def trained():
     return [(m, poptorch.inferenceModel(m, poptorch.Options())) for m in models]
 
 
-@settings(max_examples=10, deadline=None)
+@examples(4)
 @given(seed=st.integers(0, 10**6), most=st.integers(0, 40), is_sorted=st.booleans(), scale=st.sampled_from([1, 30]))
 def test_attention__any_ids_and_sizes_of_scores__gives_what_torch_gives(trained, seed, most, is_sorted, scale):
     torch.manual_seed(seed)

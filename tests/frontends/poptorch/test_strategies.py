@@ -25,6 +25,7 @@ from abele.frontends.poptorch.models.compiling import Placing
 from abele.network import evaluate
 from abele.network.passes.stages import AssignStages
 from support import sweeps
+from support.examples import examples
 
 
 class Two(nn.Module):
@@ -331,7 +332,7 @@ CASES = (
 )
 
 
-@settings(max_examples=25, derandomize=True)
+@examples(8)
 @given(*CASES)
 def test_blocks__in_any_order__compute_what_pytorch_does_or_are_refused(
     steps: list[Any], strategy: str, shape: tuple[int, ...], iterations: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kernels_kit import form_after, run_plan
 
@@ -12,6 +12,7 @@ from abele.kernels import BoundKernel, Buffer, HostKernel, bind, plan_native
 from abele.kernels.nest.ir import Apply, load, nest, store
 from abele.kernels.tasks.program import TaskProgram
 from abele.numerics import f32
+from support.examples import examples
 
 RNG = np.random.default_rng(5)
 
@@ -65,7 +66,7 @@ def test_sum__of_few__for_somebody_else__stays_whole() -> None:
     assert points_of_product(*matrices(2, 8, 4, 6, kept=True, then="map")) == 2 * 8 * 4 * 6
 
 
-@settings(max_examples=15, deadline=None)
+@examples(5)
 @given(
     st.integers(1, 3), st.integers(1, 9), st.integers(1, 40), st.integers(1, 20), st.booleans(),
     st.sampled_from(["map", "turned", "sum", "last"]),

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.errors import PackedDataError, PaddingError
@@ -23,10 +23,11 @@ from abele.packing.data import (
     sequence_weights,
     sums_by_sequence,
 )
+from support.examples import examples
 from support.packed_data import random_ragged
 
 
-@settings(max_examples=60, deadline=None)
+@examples(15)
 @given(
     packs=st.integers(1, 60),
     batch=st.integers(1, 5),

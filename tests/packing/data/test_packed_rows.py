@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.errors import (
@@ -40,6 +40,7 @@ from abele.packing.data import (
 from abele.packing.data import packed_rows as packed_rows_module
 from abele.packing.packs import Packs
 from abele.packing.solve import pack_items
+from support.examples import examples
 from support.packed_data import first_fit, packs_of, random_ragged
 
 ALL = ("sequence_ids", "position_ids", "sequence_lengths", "samples", "first_places", "last_places", "loss_weights")
@@ -96,7 +97,7 @@ def rows_by_hand(samples: Samples, packs: Any, shape: RowShape) -> dict[str, np.
     return made
 
 
-@settings(max_examples=60, deadline=None)
+@examples(15)
 @given(
     lengths=st.lists(st.integers(2, 12), min_size=1, max_size=30),
     depth=st.integers(1, 5),

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.codelet import Input, Output, Vector, Vertex, codelet
@@ -26,6 +26,7 @@ from abele.report.insights import KINDS, VIEWS, insights
 from abele.report.insights.program_steps import SIDES, ProgramSteps
 from abele.runtime import Engine
 from support.earlier_reports import save_as
+from support.examples import examples
 
 
 @codelet
@@ -330,7 +331,7 @@ def test_insights__too_much_for_all_tiles__tell_how_many_ipus_it_needs() -> None
 sizes = st.integers(0, 10**12)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(15)
 @given(st.data())
 def test_insights__any_columns__are_sound(data: st.DataObject) -> None:
     """Reports of strangers may hold any numbers that a file may hold."""

@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs PyTorch")
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abele import poptorch
@@ -18,13 +18,14 @@ from abele.frontends.poptorch.unit_scaling.products import LEAST, before_sums, l
 from abele.frontends.poptorch.unit_scaling.rules import Factors
 from abele.machine import systems
 from abele.poptorch import fp8
+from support.examples import examples
 
 pytestmark = pytest.mark.torch
 
 FACTOR = st.floats(2.0**-20, 4.0)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(10)
 @given(st.builds(Factors, FACTOR, FACTOR, FACTOR), st.integers(0, 99))
 def test_linear_product__any_factors__is_the_product_and_its_gradients_times_them(factors: Factors, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
