@@ -53,7 +53,7 @@ def test_rest_of_a_sweep__by_commit__is_another_eighth_of_it() -> None:
     assert all(some[-1].endswith("test_plain") for some in kept)
 
 
-@pytest.mark.parametrize("sizes", [(6, 5, 3), (2, 2, 2, 2), (1, 4, 3)], ids=str)
+@pytest.mark.parametrize("sizes", [(3, 2, 2), (2, 2, 2, 2), (1, 4, 2)], ids=str)
 def test_cover__of_three_axes_and_more__has_all_pairs_in_few_points(sizes: tuple[int, ...]) -> None:
     points = product(*sizes)
     plain = [points[n] for n in sweeps.covering(points)]
@@ -61,6 +61,16 @@ def test_cover__of_three_axes_and_more__has_all_pairs_in_few_points(sizes: tuple
         assert len({(p[first], p[second]) for p in plain}) == sizes[first] * sizes[second]
     one, two = sorted(sizes)[-2:]
     assert one * two <= len(plain) <= 1.4 * one * two + 2
+
+
+@pytest.mark.parametrize("sizes", [(6, 5, 3), (4, 3, 2), (3, 3, 3)], ids=str)
+def test_cover__of_three_axes_with_many_pairs__has_each_value_in_as_few_points_as_can_be(
+    sizes: tuple[int, ...],
+) -> None:
+    points = product(*sizes)
+    plain = [points[n] for n in sweeps.covering(points)]
+    assert [len({p[axis] for p in plain}) for axis in range(3)] == list(sizes)
+    assert len(plain) == max(sizes)
 
 
 def test_cover__of_two_axes__has_each_value_and_shares_the_others_evenly() -> None:

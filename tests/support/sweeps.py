@@ -1,9 +1,10 @@
 """Sweeps over parameters: plain runs take a covering part, slow runs a sample that their commit chooses.
 
-A test with several ``parametrize`` marks is a sweep. Plain runs take any value of each of two axes at least once, and
-any two values of each two of three or more axes. For example, of 6 methods × 5 types × 3 sizes about 30 points are
-plain; of 6 methods × 2 modes 6 are. Sweeps of up to four points stay whole, and so does one mark with the product of
-several axes. The rest is ``slow``: a slow run takes one in eight of it, chosen by the commit, and ``make sweeps`` all.
+A test with several ``parametrize`` marks is a sweep. Plain runs take any value of each axis at least once, and any two
+values of each two of three or more axes where eight points have them all. For example, of 2 × 2 × 2 × 2 values about 6
+points are plain; of 6 methods × 5 types × 3 sizes 6 are. Sweeps of up to four points stay whole, and so does one mark
+with the product of several axes. The rest is ``slow``: a slow run takes one in eight of it, chosen by the commit, and
+``make sweeps`` all.
 A failed run names its sample:
 ``SWEEP='8feff850fe6c' make slow`` takes it again.
 """
@@ -29,6 +30,8 @@ Point = tuple[str, ...]
 ALL = "all"
 _WHOLE = 4
 """Points up to which a sweep stays whole."""
+_PAIRS = 8
+"""Points up to which plain runs have any two values of each two axes."""
 _ONE_IN = 8
 """Points of the rest of a sweep for each one that a slow run takes."""
 
@@ -96,8 +99,13 @@ def is_left_out(item: pytest.Item, *, by: str = "") -> bool:
 
 
 def covering(points: Sequence[Point]) -> set[int]:
-    """Numbers of the points of a cover: again and again the one with most missing pairs and least used values."""
-    strength = min(2, len(points[0]) - 1)
+    """Numbers of the points of a cover of all pairs, or of all values where pairs take too many."""
+    pairs = _covering(points, min(2, len(points[0]) - 1))
+    return pairs if len(pairs) <= _PAIRS else _covering(points, 1)
+
+
+def _covering(points: Sequence[Point], strength: int) -> set[int]:
+    """Again and again the point with most missing combinations of so many values, and least used values."""
     axes = list(itertools.combinations(range(len(points[0])), strength))
     held = [{(chosen, tuple(point[a] for a in chosen)) for chosen in axes} for point in points]
     missing = set().union(*held)

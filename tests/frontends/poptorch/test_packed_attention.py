@@ -112,7 +112,9 @@ def check_training(model: Attention, ids: Tensor, folder: Path | None = None) ->
         assert sum(text.count("with the keys seen") for text in texts) == 2
 
 
-@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize(
+    "mask", [pytest.param(m, marks=[pytest.mark.slow] * (m in ("added -1000", "padded keys"))) for m in MASKS]
+)
 def test_attention__masks_of_sequences__train_as_in_torch_without_hidden_keys(mask, tmp_path, monkeypatch):
     monkeypatch.setenv("ABELE_DUMP_PASSES", str(tmp_path))
     check_training(Attention(mask), sorted_ids(), tmp_path)

@@ -95,22 +95,25 @@ BINARY = {
 }
 
 
-@pytest.mark.parametrize("name", UNARY)
-def test_expression__of_one__equals_numpy(name: str) -> None:
+def test_expressions__of_one__equal_numpy() -> None:
     data = RNG.uniform(-2, 2, 50).astype(np.float32)
     bench = Bench(4)
-    argument = pe.Abs(pe._1) if name == "Log1p" else pe._1
-    out = popops.map(bench.graph, getattr(pe, name)(argument), [bench.tensor(data)], bench.prog)
-    np.testing.assert_allclose(bench.run_both(out)[0], UNARY[name](data.astype(np.float64)), rtol=1e-4, atol=1e-5)
+    x, outs = bench.tensor(data), []
+    for name in UNARY:
+        argument = pe.Abs(pe._1) if name == "Log1p" else pe._1
+        outs.append(popops.map(bench.graph, getattr(pe, name)(argument), [x], bench.prog))
+    for (name, function), got in zip(UNARY.items(), bench.run_both(*outs), strict=True):
+        np.testing.assert_allclose(got, function(data.astype(np.float64)), rtol=1e-4, atol=1e-5, err_msg=name)
 
 
-@pytest.mark.parametrize("name", BINARY)
-def test_expression__of_two__equals_numpy(name: str) -> None:
+def test_expressions__of_two__equal_numpy() -> None:
     one, other = (RNG.uniform(0.5, 2, 50).astype(np.float32) for _ in range(2))
     bench = Bench(4)
-    out = popops.map(bench.graph, getattr(pe, name)(pe._1, pe._2), [bench.tensor(one), bench.tensor(other)], bench.prog)
-    wanted = BINARY[name](one.astype(np.float64), other.astype(np.float64))
-    np.testing.assert_allclose(bench.run_both(out)[0], wanted, rtol=1e-4, atol=1e-5)
+    x, y = bench.tensor(one), bench.tensor(other)
+    outs = [popops.map(bench.graph, getattr(pe, name)(pe._1, pe._2), [x, y], bench.prog) for name in BINARY]
+    for (name, function), got in zip(BINARY.items(), bench.run_both(*outs), strict=True):
+        wanted = function(one.astype(np.float64), other.astype(np.float64))
+        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
 def test_expression__by_class_enumerator_and_operator__is_one_and_the_same() -> None:

@@ -16,7 +16,7 @@ import abele as ab
 from abele import Engine, Execute, Graph, InOut, Vector, f32, i32, systems
 from abele.codelet import compile_codelet
 from abele.errors import ApplicationRuntimeError
-from abele.runtime.control.faults import Guards
+from abele.runtime.control.faults import _NUM_GUARDS, Guards
 from codelet.cpp.conftest import FILES, has_compiler, load
 
 WAYS = [{"threads": 1}, {"threads": 2}, {"debug": True}, {"mode": "tiles", "checks": "bounds"}]
@@ -94,7 +94,7 @@ def test_guards__held_by_engines_that_are_garbage__are_given_back_when_they_run_
     code = load("ends.cpp")["Aborts"]
     gc.disable()
     try:
-        garbage: list[Any] = [Guards(2000)]
+        garbage: list[Any] = [Guards(_NUM_GUARDS)]
         garbage.append(garbage)
         del garbage
         with pytest.raises(ApplicationRuntimeError, match="vertex Aborts calls"):

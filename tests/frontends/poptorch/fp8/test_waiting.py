@@ -18,7 +18,7 @@ from abele.report import Report
 
 pytestmark = pytest.mark.torch
 
-LAYERS, ROWS, WIDTH = 3, 64, 32
+LAYERS, ROWS, WIDTH = 2, 64, 32
 ACTIVATIONS, WEIGHTS = LAYERS * ROWS * WIDTH, (LAYERS - 1) * WIDTH * WIDTH
 """Elements of the operands of products; of the weights through which gradients go on, all but the first."""
 

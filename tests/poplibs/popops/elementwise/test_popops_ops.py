@@ -10,6 +10,7 @@ import pytest
 from poplibs_kit import Bench
 
 from abele.expr import POPOPS as OPS
+from abele.graph import Tensor
 from abele.numerics import bool_
 from abele.poplibs import popops
 
@@ -102,39 +103,38 @@ BINARY: dict[str, tuple[np.ndarray, np.ndarray, Callable[[np.ndarray, np.ndarray
 }
 
 
-def _check(bench: Bench, out: object, wanted: object) -> None:
-    (got,) = bench.run_both(out)  # type: ignore[arg-type]
-    if out.dtype.is_float:  # type: ignore[attr-defined]
-        np.testing.assert_allclose(got, np.asarray(wanted, np.float64), rtol=4e-6, atol=2e-6)
-    else:
-        np.testing.assert_array_equal(got, wanted)
+def _check(bench: Bench, made: dict[str, tuple[Tensor, object]]) -> None:
+    """Results of operations, by name, are what is wanted; all of them are in one program."""
+    found = bench.run_both(*(out for out, _ in made.values()))
+    for (name, (out, wanted)), got in zip(made.items(), found, strict=True):
+        if out.dtype.is_float:
+            np.testing.assert_allclose(got, np.asarray(wanted, np.float64), rtol=4e-6, atol=2e-6, err_msg=name)
+        else:
+            np.testing.assert_array_equal(got, wanted, err_msg=name)
 
 
-@pytest.mark.parametrize("name", UNARY)
-def test_unary__by_name__is_the_function(name: str) -> None:
-    values, wanted = UNARY[name]
-    bench = Bench(4)
-    x = bench.tensor(values)
-    out = getattr(popops, name)(bench.graph, x, bench.prog)
-    exact = values.astype(np.float64) if values.dtype.kind == "f" else values
-    with np.errstate(all="ignore"):
-        _check(bench, out, wanted(exact))
+def test_unary__by_name__are_the_functions() -> None:
+    bench, made = Bench(4), {}
+    for name, (values, wanted) in UNARY.items():
+        out = getattr(popops, name)(bench.graph, bench.tensor(values), bench.prog)
+        with np.errstate(all="ignore"):
+            made[name] = out, wanted(values.astype(np.float64) if values.dtype.kind == "f" else values)
+    _check(bench, made)
 
 
-@pytest.mark.parametrize("name", BINARY)
-def test_binary__by_name__is_the_function(name: str) -> None:
-    left, right, wanted = BINARY[name]
-    bench = Bench(4)
-    out = getattr(popops, name)(bench.graph, bench.tensor(left), bench.tensor(right), bench.prog)
-    wide = [v.astype(np.float64) if v.dtype.kind == "f" else v for v in (left, right)]
-    _check(bench, out, wanted(*wide))
+def test_binary__by_name__are_the_functions() -> None:
+    bench, made = Bench(4), {}
+    for name, (left, right, wanted) in BINARY.items():
+        out = getattr(popops, name)(bench.graph, bench.tensor(left), bench.tensor(right), bench.prog)
+        made[name] = out, wanted(*(v.astype(np.float64) if v.dtype.kind == "f" else v for v in (left, right)))
+    _check(bench, made)
 
 
-@pytest.mark.parametrize(("name", "wanted"), [("div", np.trunc(_I / _J)), ("rem", np.fmod(_I, _J))])
-def test_integer_division__signs__truncates_towards_zero(name: str, wanted: np.ndarray) -> None:
-    bench = Bench(4)
-    out = getattr(popops, name)(bench.graph, bench.tensor(_I), bench.tensor(_J), bench.prog)
-    _check(bench, out, wanted)
+def test_integer_division__signs__truncates_towards_zero() -> None:
+    bench, made = Bench(4), {}
+    for name, wanted in {"div": np.trunc(_I / _J), "rem": np.fmod(_I, _J)}.items():
+        made[name] = getattr(popops, name)(bench.graph, bench.tensor(_I), bench.tensor(_J), bench.prog), wanted
+    _check(bench, made)
 
 
 def test_select_and_clamp__poplars_order_of_arguments() -> None:
