@@ -498,12 +498,13 @@ def test_fit__states_that_one_replica_cannot_have__lie_on_the_chip():
 
 
 @pytest.mark.parametrize(
-    "recompute", [Recomputation.STAGES, pytest.param(Recomputation.NOTHING, marks=pytest.mark.slow)]
+    ("recompute", "ipus"),
+    [(Recomputation.NOTHING, {1, 2, 4}), pytest.param(Recomputation.STAGES, {2, 4}, marks=pytest.mark.slow)],
 )
-def test_fit__ipus_meet_the_host_apart__estimates_are_near_what_compiling_gives(recompute):
+def test_fit__ipus_meet_the_host_apart__estimates_are_near_what_compiling_gives(recompute, ipus):
     settings = Settings(sync_pattern="single_pipeline")
     found = fit_network(mlp, space(settings=settings, recompute=(recompute,)), check=3)
-    assert {r.plan.ipus for r in found.ranking} == {1, 2, 4}
+    assert {r.plan.ipus for r in found.ranking} == ipus
     for ranked in found.ranking:
         assert ranked.estimate.cycles == pytest.approx(ranked.compiled.cycles, rel=BOUND)
 

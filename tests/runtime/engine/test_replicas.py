@@ -17,9 +17,14 @@ WAYS = [
     *({"mode": mode, "threads": threads} for mode in ("native", "tiles") for threads in (1, 2)),
     {"debug": True, "threads": 2},
 ]
+REST = [pytest.mark.slow, pytest.mark.rest]
+"""Marks of ways of which plain runs have each mode and each number of threads already."""
 
 
-@pytest.fixture(params=WAYS, ids=lambda way: "-".join(map(str, way.values())))
+@pytest.fixture(
+    params=[pytest.param(way, marks=REST * (n in (1, 2))) for n, way in enumerate(WAYS)],
+    ids=lambda way: "-".join(map(str, way.values())),
+)
 def way(request):
     return request.param
 

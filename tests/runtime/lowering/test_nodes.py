@@ -32,10 +32,14 @@ from abele.numerics import f32
 from abele.runtime import Engine
 from abele.runtime.host.tensor_prints import tensor_text
 
+REST = [pytest.mark.slow, pytest.mark.rest]
+"""Marks of ways of which plain runs have each mode and each number of threads already."""
 WAYS = [
-    pytest.param(options, id="-".join(map(str, options.values())))
-    for way in ({"mode": "native"}, {"mode": "tiles"}, {"debug": True})
-    for options in ({**way, "threads": threads} for threads in (1, 2))
+    pytest.param(
+        {**way, "threads": threads}, id=f"{next(iter(way.values()))}-{threads}", marks=REST * (threads != usual)
+    )
+    for way, usual in (({"mode": "native"}, 1), ({"mode": "tiles"}, 2), ({"debug": True}, 1))
+    for threads in (1, 2)
 ]
 
 

@@ -28,10 +28,15 @@ from abele.runtime.native import plan_runs
 
 NATIVE = [{"mode": mode, "threads": threads} for mode in ("native", "tiles") for threads in (1, 2)]
 WAYS = [*NATIVE, {"debug": True, "threads": 2}]
+REST = [pytest.mark.slow, pytest.mark.rest]
+"""Marks of ways of which plain runs have each mode and each number of threads already."""
 KINDS = {"invalid": "an invalid operation", "divide_by_zero": "a division by zero", "overflow": "an overflow"}
 
 
-@pytest.fixture(params=NATIVE, ids=lambda way: "-".join(map(str, way.values())))
+@pytest.fixture(
+    params=[pytest.param(way, marks=REST * (n in (1, 2))) for n, way in enumerate(NATIVE)],
+    ids=lambda way: "-".join(map(str, way.values())),
+)
 def native(request):
     return request.param
 
