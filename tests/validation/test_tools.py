@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import pairwise
 
 import pytest
@@ -19,6 +20,7 @@ WIDE_CONV = CONV.replace("32", "64")
 LAYER = "--input-size 32 --output-size 32 --batch-size 4 --sequence-size 3"
 
 
+@cache
 def cycles(kind: str, line: str, chip: str = "gc2") -> int:
     return round(compile_row(kind, Parameters.parse(line), systems.get(chip)).report.cycles().total)
 
