@@ -26,6 +26,7 @@ def test_private__name__is_there(name: str) -> None:
         (keras.Model, "_update_metrics_variables", ["metrics_variables", "unscaled_loss", "x", "y", "y_pred"]),
         (keras.Model, "compute_loss_and_updates", ["trainable_variables", "metrics_variables", "optimizer_variables"]),
         (keras.Model, "jax_state_sync", []),
+        (private.BatchNormalization, "_moments", ["inputs", "mask"]),
         (private.Functional, "_run_through_graph", ["inputs"]),
         (private.Functional, "_get_operation_for_node", ["node"]),
         (keras.optimizers.Optimizer, "stateless_apply", ["optimizer_variables", "grads", "trainable_variables"]),

@@ -16,6 +16,7 @@ from keras.src import backend, callbacks, tree  # noqa: E402
 from keras.src.backend.common import global_state  # noqa: E402
 from keras.src.backend.common.stateless_scope import in_stateless_scope  # noqa: E402
 from keras.src.backend.common.symbolic_scope import in_symbolic_scope  # noqa: E402
+from keras.src.layers import BatchNormalization  # noqa: E402
 from keras.src.models.functional import Functional  # noqa: E402
 from keras.src.models.model import Model  # noqa: E402
 from keras.src.models.sequential import Sequential  # noqa: E402
@@ -40,6 +41,7 @@ Variable = backend.Variable
 """Keras' variables on JAX; their array is the attribute ``_value``."""
 
 __all__ = [
+    "BatchNormalization",
     "CallbackList",
     "DataAdapter",
     "Functional",

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from keras import layers
 
+from abele.errors import InvalidOptionError
+from abele.frontends.keras.ipu import config
 from abele.frontends.keras.model.data import DroppedDataWarning
 
 RNG = np.random.default_rng(0)
@@ -156,6 +158,39 @@ def test_fit__replicas__one_step_takes_a_batch_for_each(ipus: Ipus) -> None:
     with pytest.warns(DroppedDataWarning, match="1 batch of 5"):
         ours.fit(X[:20], Y[:20], batch_size=4, verbose=0)
     assert set(found.history) == {"loss", "mae"}
+
+
+def normed() -> Any:
+    keras.utils.set_random_seed(1)
+    made = keras.Sequential([keras.Input((6,)), layers.Dense(4), layers.BatchNormalization(), layers.Dense(1)])
+    made.compile(keras.optimizers.SGD(0.1), "mse", steps_per_execution=1)
+    return made
+
+
+def test_fit__batch_norms_of_two_replicas__have_the_statistics_of_both(ipus: Ipus) -> None:
+    with ipus(2):
+        ours = normed()
+        shared = config.get_ipu_config()
+    shared.norms.experimental.distributed_batch_norm_replica_group_size = 2
+    config.reset_ipu_configuration()
+    shared.configure_ipu_system()
+    ours.fit(X, Y, batch_size=4, epochs=2, verbose=0, shuffle=False)
+    theirs = normed()
+    theirs.fit(X, Y, batch_size=8, epochs=2, verbose=0, shuffle=False)
+    for mine, other in zip(ours.get_weights(), theirs.get_weights(), strict=True):
+        np.testing.assert_allclose(mine, other, rtol=2e-5, atol=1e-6)
+
+
+def test_fit__replicas_that_do_not_divide_into_groups_of_statistics__are_refused(ipus: Ipus) -> None:
+    with ipus(2):
+        ours = normed()
+        shared = config.get_ipu_config()
+    shared.auto_select_ipus = 4
+    shared.norms.experimental.distributed_batch_norm_replica_group_size = 3
+    config.reset_ipu_configuration()
+    shared.configure_ipu_system()
+    with pytest.raises(InvalidOptionError, match="is 3, and the program has 4 replicas"):
+        ours.fit(X, Y, batch_size=4, verbose=0)
 
 
 @pytest.mark.parametrize("method", ["NONE", "LIST", "SUM", "MEAN"])

@@ -91,7 +91,9 @@ def _bytes(doc: str) -> Any:
 class ExperimentalNorms(Category):
     """Options of norms that may change."""
 
-    distributed_batch_norm_replica_group_size = attribute(1, (int,), "replicas that share batch statistics")
+    distributed_batch_norm_replica_group_size = attribute(
+        1, (int,), "consecutive replicas that share batch statistics in training"
+    )
 
 
 class IPUConfig(Category):

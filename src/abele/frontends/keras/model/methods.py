@@ -183,8 +183,8 @@ class IpuMethods:
             device_mapping: IPU of each stage; one each if left out.
             accumulate_outfeed: True if logs are means over an update.
             gradient_accumulation_reduction_method: ``sum`` of gradients, ``mean``, or ``running_mean``.
-            **pipelining_kwargs: ``pipeline_schedule``, ``recomputation_mode``, ``offload_activations``,
-                ``gradient_accumulation_dtype``, ``forward_propagation_stages_poplar_options``; others are recorded.
+            **pipelining_kwargs: ``pipeline_schedule``, ``offload_activations``, ``gradient_accumulation_dtype``,
+                ``forward_propagation_stages_poplar_options``; others are recorded.
 
         Raises:
             InvalidOptionError: A number that is not positive, IPUs that are no numbers, or arguments that others set.
@@ -210,7 +210,7 @@ class IpuMethods:
         if given.get("pipeline_schedule") is not None:
             options.schedule = member(PipelineSchedule, given["pipeline_schedule"], "pipeline_schedule")
         if given.get("recomputation_mode") is not None:
-            options.recomputation = member(RecomputationMode, given["recomputation_mode"], "recomputation_mode")
+            member(RecomputationMode, given["recomputation_mode"], "recomputation_mode")
         options.offload_activations = bool(given.get("offload_activations") or False)
         options.pipeline_accumulator = accumulator_type(given.get("gradient_accumulation_dtype"))
         options.stage_options = given.get("forward_propagation_stages_poplar_options")

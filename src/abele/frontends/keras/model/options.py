@@ -11,7 +11,6 @@ from abele.errors import InvalidOptionError, nearest
 from abele.frontends.keras.ipu.enums import (
     GradientAccumulationReductionMethod,
     PipelineSchedule,
-    RecomputationMode,
     ReplicatedMetricReductionMethod,
 )
 from abele.numerics import ElementType, as_element_type, f16, f32
@@ -159,7 +158,6 @@ class ModelOptions:
         device_mapping: IPU of each stage; None for one each.
         accumulate_outfeed: True if logs are means over an update, or over an execution of evaluation.
         schedule: Stages that run at the same time.
-        recomputation: Choice of what backward stages compute again; None for the schedule's own.
         offload_activations: True if activations wait in streaming memory.
         stage_options: For each stage, options of libraries.
         asynchronous: True if batch callbacks are called for every step.
@@ -178,7 +176,6 @@ class ModelOptions:
     device_mapping: list[int] | None = None
     accumulate_outfeed: bool = False
     schedule: PipelineSchedule = PipelineSchedule.Grouped
-    recomputation: RecomputationMode | None = None
     offload_activations: bool = False
     stage_options: list[Any] | None = None
     asynchronous: bool = False

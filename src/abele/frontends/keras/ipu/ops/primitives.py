@@ -17,6 +17,7 @@ from abele.frontends.jaxpr import PrimitiveCall, primitive
 from abele.frontends.keras.model.scopes import SCOPES
 from abele.network import Value
 from abele.network.ops import build
+from abele.network.ops.replicas import APART
 from abele.poplibs.gcl import CommGroup
 
 
@@ -74,12 +75,12 @@ def _group(size: int) -> CommGroup:
 
 @primitive("abele_replica_sum")
 def _sum(call: PrimitiveCall, x: Value, *, size: int) -> Value:
-    return build.replica_sum(call.net, x, _group(size))
+    return build.replica_sum(call.net, x, _group(size), APART)
 
 
 @primitive("abele_replica_gather")
 def _gather(call: PrimitiveCall, x: Value, *, size: int) -> Value:
-    return build.replica_gather(call.net, build.reshape(call.net, x, (1, *x.shape)), 0, _group(size))
+    return build.replica_gather(call.net, build.reshape(call.net, x, (1, *x.shape)), 0, _group(size), APART)
 
 
 @primitive("abele_replica_scatter")
