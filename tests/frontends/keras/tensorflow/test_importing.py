@@ -9,11 +9,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import jax
 import keras as stock
 import pytest
 
 from abele import keras
 from abele.errors import AbeleError
+from abele.frontends.keras import backend
+from abele.keras.__main__ import main
 
 IMPORTS = """
 import tensorflow as tf
@@ -103,35 +106,66 @@ def test_install__where_another_is_installed__shadows_on_request_alone(
     keras.uninstall()
 
 
-@pytest.mark.parametrize(
-    ("before", "words"),
-    [
-        ("import os; os.environ['KERAS_BACKEND'] = 'numpy'; import keras", "Keras runs on numpy"),
-        ("import os; os.environ['JAX_ENABLE_X64'] = '1'", "jax_enable_x64 is on"),
-    ],
-)
-def test_import__settings_that_do_not_work__are_refused(before: str, words: str) -> None:
-    code = f"{before}\nimport abele.keras"
+BEFORE = {
+    "Keras runs on numpy": "import os; os.environ['KERAS_BACKEND'] = 'numpy'; import keras",
+    "jax_enable_x64 is on": "import os; os.environ['JAX_ENABLE_X64'] = '1'",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", BEFORE)
+def test_import__settings_that_do_not_work__are_refused(words: str) -> None:
+    code = f"{BEFORE[words]}\nimport abele.keras"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert words in done.stderr
     assert "  try " in done.stderr
 
 
-def test_import__versions_outside_the_tested_range__are_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    from abele.frontends.keras import backend
+def test_import__another_backend__is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stock.backend, "backend", lambda: "numpy")
+    with pytest.raises(backend.KerasBackendError, match="Keras runs on numpy"):
+        backend.require_jax_backend()
 
+
+def test_import__types_of_64_bits__are_refused() -> None:
+    jax.config.update("jax_enable_x64", True)
+    try:
+        with pytest.raises(backend.KerasBackendError, match="jax_enable_x64 is on"):
+            backend.require_jax_backend()
+    finally:
+        jax.config.update("jax_enable_x64", False)
+
+
+def test_import__versions_outside_the_tested_range__are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(backend.TESTED, "jax", ((9, 0), (9, 1)))
     with pytest.warns(backend.UntestedVersionWarning, match="jax>=9.0,<9.1"):
         backend.require_jax_backend()
 
 
-def test_main__a_program_and_its_arguments__runs_as_python_does(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    (tmp_path / "beside.py").write_text("ANSWER = 42")
-    program.write_text(
-        "import sys, tensorflow as tf, beside\nprint(__name__, sys.argv[1:], tf.constant(beside.ANSWER))"
-    )
-    command = [sys.executable, "-m", "abele.keras", str(program), "--epochs", "2"]
+def program(folder: Path) -> Path:
+    """A program that imports TensorFlow, and a module that lies beside it."""
+    (folder / "beside.py").write_text("ANSWER = 42")
+    made = folder / "program.py"
+    made.write_text("import sys, tensorflow as tf, beside\nprint(__name__, sys.argv[1:], tf.constant(beside.ANSWER))")
+    return made
+
+
+def test_main__a_program_and_its_arguments__runs_as_python_does(
+    tf: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["abele.keras", str(program(tmp_path)), "--epochs", "2"])
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    try:
+        main()
+    finally:
+        keras.uninstall()
+        sys.modules.pop("beside", None)
+    assert capsys.readouterr().out.strip() == "__main__ ['--epochs', '2'] 42"
+
+
+@pytest.mark.slow
+def test_main__as_a_process__runs_as_python_does(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "abele.keras", str(program(tmp_path)), "--epochs", "2"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "__main__ ['--epochs', '2'] 42"
