@@ -15,7 +15,7 @@ X = np.random.default_rng(0).normal(size=(8, 5, 6)).astype(np.float32)
 layers, optimizers = addons.keras.layers, addons.keras.optimizers
 
 
-@pytest.mark.parametrize("name", ["LSTM", "GRU"])
+@pytest.mark.parametrize("name", ["LSTM", pytest.param("GRU", marks=pytest.mark.slow)])
 def test_recurrent__time_first__is_keras_layer_turned(name: str) -> None:
     more = {"reset_after": False} if name == "GRU" else {}
     ours = getattr(layers, name)(3, time_major=True, return_sequences=True, available_memory_proportion_fwd=0.3)
@@ -99,7 +99,10 @@ PAIRS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", PAIRS)
+PLAIN = ("sgd", "als")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in PLAIN else pytest.mark.slow) for n in PAIRS])
 def test_optimisers__in_float32__take_keras_steps(name: str, ipus: Any) -> None:
     ours, theirs = PAIRS[name]
     rows, target = X.reshape(40, 6), X.reshape(40, 6).sum(1, keepdims=True)

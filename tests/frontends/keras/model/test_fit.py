@@ -126,7 +126,15 @@ def test_fit__stop_training__acts_after_the_execution(ipus: Ipus) -> None:
     assert calls.ends == [3]
 
 
-def test_fit__class_and_sample_weights__as_in_keras(ipus: Ipus) -> None:
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"class_weight": {0: 1.0, 1: 3.0}},
+        pytest.param({"sample_weight": np.arange(32.0)}, marks=pytest.mark.slow),
+    ],
+    ids=["classes", "samples"],
+)
+def test_fit__class_and_sample_weights__as_in_keras(ipus: Ipus, more: dict[str, Any]) -> None:
     labels = (Y[:, 0] > 0).astype(np.int64)
 
     def classifier() -> Any:
@@ -136,12 +144,9 @@ def test_fit__class_and_sample_weights__as_in_keras(ipus: Ipus) -> None:
         return made
 
     arguments = {"batch_size": 8, "verbose": 0}
-    for more in ({"class_weight": {0: 1.0, 1: 3.0}}, {"sample_weight": np.arange(32.0)}):
-        with ipus():
-            ours = classifier()
-        close(
-            ours.fit(X, labels, **arguments, **more).history, classifier().fit(X, labels, **arguments, **more).history
-        )
+    with ipus():
+        ours = classifier()
+    close(ours.fit(X, labels, **arguments, **more).history, classifier().fit(X, labels, **arguments, **more).history)
 
 
 def test_fit__replicas__one_step_takes_a_batch_for_each(ipus: Ipus) -> None:
@@ -193,7 +198,9 @@ def test_fit__replicas_that_do_not_divide_into_groups_of_statistics__are_refused
         ours.fit(X, Y, batch_size=4, verbose=0)
 
 
-@pytest.mark.parametrize("method", ["NONE", "LIST", "SUM", "MEAN"])
+@pytest.mark.parametrize(
+    "method", ["NONE", "LIST", *(pytest.param(m, marks=pytest.mark.slow) for m in ("SUM", "MEAN"))]
+)
 def test_fit__metrics_of_replicas__are_reduced_as_asked(ipus: Ipus, method: str) -> None:
     with ipus(2):
         ours = net(4, keras.optimizers.SGD(0.0))
@@ -205,7 +212,7 @@ def test_fit__metrics_of_replicas__are_reduced_as_asked(ipus: Ipus, method: str)
     np.testing.assert_allclose(logs, wanted, rtol=1e-5)
 
 
-@pytest.mark.parametrize("method", ["sum", "mean", "running_mean"])
+@pytest.mark.parametrize("method", ["sum", "mean", pytest.param("running_mean", marks=pytest.mark.slow)])
 def test_fit__accumulation__takes_the_step_of_a_larger_batch(ipus: Ipus, method: str) -> None:
     with ipus():
         ours = net(4, keras.optimizers.SGD(0.1 / (4 if method == "sum" else 1), momentum=0.5))

@@ -1,4 +1,4 @@
-"""Histories of ``fit`` beside Keras on JAX's CPU: a few models in plain runs, all of the table in slow ones."""
+"""Histories of ``fit`` beside Keras on JAX's CPU: one model in plain runs, all of the table in slow ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from frontends.keras.models import CASES, Case
 
-PLAIN = ("batch_norm", "conv1d", "lstm")
+PLAIN = ("batch_norm",)
 EPOCHS, EXECUTION = 3, 4
 
 

@@ -67,8 +67,14 @@ def trained(model: Any, batch: int) -> Any:
     return model.fit(X, Y, batch_size=batch, epochs=2, verbose=0, shuffle=False)
 
 
-@pytest.mark.parametrize("make", [functional, sequential, subclass])
-@pytest.mark.parametrize("schedule", ["Grouped", "Interleaved", "Sequential"])
+@pytest.mark.parametrize(
+    ("make", "schedule"),
+    [
+        pytest.param(make, schedule, marks=() if (make, schedule) == (functional, "Grouped") else pytest.mark.slow)
+        for make in (functional, sequential, subclass)
+        for schedule in ("Grouped", "Interleaved", "Sequential")
+    ],
+)
 def test_pipeline__two_stages__trains_as_on_one_ipu(make: Callable[[Any], Any], schedule: str, ipus: Ipus) -> None:
     with ipus(1):
         theirs = compiled(make, plain, 8)

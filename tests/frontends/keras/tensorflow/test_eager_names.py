@@ -254,6 +254,10 @@ def test_random__seeded__repeats_and_is_of_its_distribution(tf: Any) -> None:
     assert not (tf.random.normal([2000]) == again).all()
     assert abs(float(tf.reduce_mean(first[0]))) < 0.1
     assert set(first[1].numpy().tolist()) == {2, 3, 4}
+
+
+@pytest.mark.slow
+def test_random__other_distributions_and_generators__are_what_they_say(tf: Any) -> None:
     assert np.abs(tf.random.truncated_normal([1000], stddev=2.0)).max() <= 4.0
     assert sorted(tf.random.shuffle(tf.range(5)).numpy().tolist()) == [0, 1, 2, 3, 4]
     assert tf.random.categorical(tf.math.log([[0.0, 1.0]]), 4).numpy().tolist() == [[1, 1, 1, 1]]

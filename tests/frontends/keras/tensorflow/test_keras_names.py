@@ -136,6 +136,11 @@ def test_datasets__made_up__have_the_shapes_of_the_real_ones(tf: Any, monkeypatc
     means = np.stack([x[y == label][:100].mean(0) for label in range(10)])
     nearest = ((x_test[:200, None] - means) ** 2).sum((2, 3)).argmin(1)
     assert (nearest == y_test[:200]).mean() > 0.95
+
+
+@pytest.mark.slow
+def test_datasets__made_up_texts__have_words_and_lengths_as_asked(tf: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(datasets.VARIABLE, datasets.MADE_UP)
     (texts, labels), _ = tf.keras.datasets.imdb.load_data(num_words=100, maxlen=50)
     assert texts.shape == labels.shape == (25000,)
     assert max(map(max, texts)) < 100

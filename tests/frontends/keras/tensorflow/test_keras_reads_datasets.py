@@ -20,6 +20,7 @@ def model(tf: Any) -> Any:
     return made
 
 
+@pytest.mark.slow
 def test_fit__dataset_of_batches__has_the_history_of_arrays(tf: Any) -> None:
     dataset = tf.data.Dataset.from_tensor_slices((X, Y)).batch(16)
     weights = {0: 1.0, 1: 2.0, 2: 0.5}
@@ -62,10 +63,14 @@ def test_keras_makes_datasets__of_series_and_folders__by_these_names(tf: Any, tm
     assert batch.numpy()[:, 0, 0, 0].tolist() == [0, 50, 100, 0]
 
 
-def test_layers_of_keras__in_map_and_adapted__read_datasets(tf: Any) -> None:
+def test_layers_of_keras__adapted__read_datasets(tf: Any) -> None:
     normal = tf.keras.layers.Normalization()
     normal.adapt(tf.data.Dataset.from_tensor_slices(X).batch(20))
     assert np.asarray(normal.mean) == pytest.approx(X.mean(0, keepdims=True), abs=1e-5)
+
+
+@pytest.mark.slow
+def test_layers_of_keras__in_map__take_batches(tf: Any) -> None:
     augment = tf.keras.Sequential([tf.keras.layers.RandomFlip("horizontal"), tf.keras.layers.Rescaling(0.5)])
     images = tf.data.Dataset.from_tensor_slices(np.ones((6, 4, 4, 1), np.float32)).batch(4)
     augmented = images.map(lambda batch: augment(batch, training=True))

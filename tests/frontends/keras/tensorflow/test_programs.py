@@ -1,7 +1,7 @@
 """Programs that say ``import tensorflow as tf``: those of the slides, and others as people write them.
 
-Plain runs put a strategy without a device in the place of the IPU's, so that stock Keras trains; slow runs train on the
-modelled machine, beside those.
+One test puts a strategy without a device in the place of the IPU's, so that stock Keras trains; one trains on the
+modelled machine. Plain runs have a short program, in ``test_importing.py``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ ARGUMENTS = {
     "pipelined": [],
     "infeed_outfeed": [],
 }
-QUICK = ("mnist_fit",)
 SMALL = {"IMAGES": "128", "EPOCHS": "1", datasets.VARIABLE: datasets.MADE_UP, "JAX_PLATFORMS": "cpu"}
 
 
@@ -96,9 +95,8 @@ def run(name: str, monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 @pytest.mark.filterwarnings("ignore:Do not pass an `input_shape`:UserWarning")
-@pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in ARGUMENTS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ARGUMENTS)
 def test_program__in_the_place_of_tensorflow__trains(
     name: str, without_device: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
