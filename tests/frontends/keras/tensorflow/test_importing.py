@@ -144,7 +144,7 @@ def test_import__versions_outside_the_tested_range__are_said(monkeypatch: pytest
 
 
 def program(folder: Path) -> Path:
-    """A program that imports TensorFlow, and a module that lies beside it."""
+    """A program of TensorFlow, with a module beside it."""
     (folder / "beside.py").write_text("ANSWER = 42")
     made = folder / "program.py"
     made.write_text("import sys, tensorflow as tf, beside\nprint(__name__, sys.argv[1:], tf.constant(beside.ANSWER))")
