@@ -43,3 +43,32 @@ def test_models__history__is_that_of_keras_to_five_digits(name: str, ipus: Any) 
     assert set(found) == set(wanted)
     for metric in wanted:
         np.testing.assert_allclose(found[metric], wanted[metric], rtol=10.0**-case.digits, err_msg=metric)
+
+
+@pytest.mark.slow
+def test_models__of_applications__take_keras_step_within_float_rounding(ipus: Any) -> None:
+    rng = np.random.default_rng(0)
+    images, labels = rng.normal(size=(4, 32, 32, 3)).astype(np.float32), rng.integers(0, 10, 4)
+
+    def made() -> Any:
+        keras.utils.set_random_seed(3)
+        model = keras.applications.MobileNetV2((32, 32, 3), alpha=0.35, weights=None, classes=10)
+        model.compile(keras.optimizers.SGD(1e-3), "sparse_categorical_crossentropy")
+        return model
+
+    def results(model: Any, images: Any) -> tuple[Any, float, float, Any]:
+        """Predictions, losses of evaluation and of one step, all weights after it."""
+        predicted = model.predict(images, batch_size=4, verbose=0)
+        held = model.evaluate(images, labels, batch_size=4, verbose=0)
+        loss = model.fit(images, labels, batch_size=4, verbose=0).history["loss"][0]
+        return predicted, held, loss, np.concatenate([w.ravel() for w in model.get_weights()])
+
+    with ipus():
+        ours = made()
+    found, wanted = results(ours, images), results(made(), images)
+    near = results(made(), np.nextafter(images, np.float32(np.inf)))
+    np.testing.assert_allclose(found[0], wanted[0], rtol=1e-5)
+    assert found[1] == pytest.approx(wanted[1], rel=1e-6)
+    assert found[2] == pytest.approx(wanted[2], rel=1e-5)
+    rounding = np.linalg.norm(near[3] - wanted[3])  # Of pixels that are one float32 larger.
+    assert np.linalg.norm(found[3] - wanted[3]) < rounding
