@@ -13,6 +13,7 @@ from abele.errors import BatchSizeError, GraphReplicationError, InvalidOptionErr
 N = 4
 x = np.arange(N * N * 3, dtype="f4").reshape(N, N, 3) - 20
 i = x.astype("i4")
+FLOATS_AND_SLOW_INTEGERS = [pytest.param(x, id="f4"), pytest.param(i, id="i4", marks=pytest.mark.slow)]
 
 
 def vmapped(fn, *args, in_axes=0, out_axes=0):
@@ -27,18 +28,26 @@ def same(fn, *args, **axes):
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-6, atol=1e-6)
 
 
-def test_sums_extrema_and_ranks():
+@pytest.mark.parametrize("numbers", FLOATS_AND_SLOW_INTEGERS)
+def test_sums_extrema_and_ranks(numbers):
     def f(v):
         s, m = jax.lax.psum(v, "i"), jax.lax.pmean(v, "i")
         return s, m, jax.lax.pmax(v, "i"), jax.lax.pmin(v, "i"), jax.lax.axis_index("i"), jax.lax.axis_size("i")
 
-    same(f, x)
-    same(f, i)
+    same(f, numbers)
+
+
+@pytest.mark.slow
+def test_extrema_of_numbers_without_a_sign():
     same(lambda v: (jax.lax.pmin(v, "i"), jax.lax.pmax(v, "i")), np.array([3, 0, 250, 7], "u4"))
+
+
+def test_sum_of_tests_and_maximum_of_integers():
     same(lambda v: (jax.lax.psum(v > 0, "i"), jax.lax.pmax(jnp.int32(1) * v, "i")), i)
 
 
-def test_exchanges_of_parts():
+@pytest.mark.parametrize("numbers", FLOATS_AND_SLOW_INTEGERS)
+def test_exchanges_of_parts(numbers):
     def f(v):
         return (
             jax.lax.all_gather(v, "i"),
@@ -51,8 +60,7 @@ def test_exchanges_of_parts():
             jax.lax.all_to_all(v, "i", 0, 1, tiled=True),
         )
 
-    same(f, x)
-    same(f, i)
+    same(f, numbers)
 
 
 def test_permutations():

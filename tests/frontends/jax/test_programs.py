@@ -10,8 +10,8 @@ import pytest
 from abele import jax as abele_jax
 
 NAMES = sorted(p.stem for p in (Path(__file__).parent / "programs").glob("*.py") if p.stem != "program")
-PLAIN = ("gaussian_process", "kmeans", "soft_dtw")
-"""Programs of plain runs; slow ones have all."""
+PLAIN = ("kmeans",)
+"""Programs of plain runs; slow ones have all the others."""
 
 
 def load(name, scale=1):

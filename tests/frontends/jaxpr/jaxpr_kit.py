@@ -63,6 +63,12 @@ def check(fn, *args, rtol=2e-6, atol=2e-6, native=False):
                 )
 
 
+compiled_where_slow = pytest.mark.parametrize(
+    "native", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["evaluated", "compiled"]
+)
+"""Plain runs evaluate the network, slow ones compile it too."""
+
+
 def mostly_slow(names, *plain):
     """Names of cases, of which plain runs have those in ``plain``."""
     assert set(plain) <= set(names)

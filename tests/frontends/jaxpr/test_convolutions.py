@@ -10,10 +10,9 @@ from jax import lax
 
 from abele.errors import UnsupportedOpError
 from frontends.jaxpr.jaxpr_kit import captured, check
+from support.examples import examples
 
-QUICK = settings(
-    max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), database=None, phases=[Phase.generate]
-)
+QUICK = settings(examples(3), suppress_health_check=list(HealthCheck), database=None, phases=[Phase.generate])
 NHWC = ("NHWC", "HWIO", "NHWC")
 
 

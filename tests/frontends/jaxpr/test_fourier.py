@@ -158,6 +158,11 @@ def test_spectral_convolution__and_its_gradients__are_those_of_jax():
     x, weights = real(2, 3, 16), complex_(3, 4, 5)
     near(spectral_convolution, x, weights)
     near(jax.grad(lambda *a: jnp.sum(spectral_convolution(*a) ** 2), (0, 1)), x, weights, digits=1e-4)
+
+
+@pytest.mark.slow
+def test_gradient_of_a_spectral_convolution__compiled__is_that_of_jax():
+    x, weights = real(2, 3, 16), complex_(3, 4, 5)
     near(jax.grad(lambda *a: jnp.sum(spectral_convolution(*a) ** 2)), x, weights, digits=1e-4, native=True)
 
 

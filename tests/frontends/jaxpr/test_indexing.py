@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from jax import lax
 
 from frontends.jaxpr.jaxpr_kit import check, mostly_slow
+from support.examples import examples
 
-QUICK = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+QUICK = settings(examples(8), suppress_health_check=list(HealthCheck), database=None)
 MODES = ["clip", "fill", "promise_in_bounds"]
 DTYPES = [np.float32, np.float16, jnp.bfloat16, np.int32, np.int8, np.uint32, np.uint8, np.bool_]
 
@@ -258,8 +259,7 @@ NO_DERIVATIVE = {"multiply", "apply", "apply_slice", "segment_prod"}
 """Of which JAX has no derivative."""
 
 
-PLAIN = ["apart", "broadcast", "known", "take_fill", "along", "vmap_windows", "dynamic", "roll_dynamic", "interp"]
-PLAIN += ["set_dynamic", "set_window", "add_known", "add_pairs", "put_along", "vmap_update", "segment_max"]
+PLAIN = ["apart", "take_fill", "along", "dynamic", "set_window", "add_pairs", "vmap_update"]
 
 
 @pytest.mark.parametrize("name", mostly_slow(READS | WRITES, *PLAIN))
@@ -321,22 +321,17 @@ def test_indexing_of_every_type(name):
     check(fn, x, J)
 
 
-def test_indices_of_every_type():
+@pytest.mark.parametrize("dtype", [np.uint8, pytest.param(np.uint32, marks=pytest.mark.slow)])
+def test_indices_of_every_type(dtype):
+    def fn(x, j):
+        taken = [x[j], x[:, j], x[j[0]], jnp.take(x, j, axis=1)]
+        return taken, x.at[j].set(1.0), lax.dynamic_slice(x, (j[0], j[1], j[2]), (1, 2, 3))
+
+    check(fn, cube(), np.array([2, 0, 3], dtype))
+
+
+def test_indices_far_outside():
     x = cube()
-    for dtype in (np.uint8, np.uint32):
-        j = np.array([2, 0, 3], dtype)
-        check(
-            lambda x, j: [
-                x[j],
-                x[:, j],
-                x[j[0]],
-                jnp.take(x, j, axis=1),
-                x.at[j].set(1.0),
-                lax.dynamic_slice(x, (j[0], j[1], j[2]), (1, 2, 3)),
-            ],
-            x,
-            j,
-        )
     far = np.array([2**32 - 1, 0], np.uint32)
     check(lambda x, j: [jnp.take(x, j, axis=0, mode="clip"), jnp.take(x, j, axis=0)], x, far)
 
@@ -347,24 +342,36 @@ def test_keys_are_moved_with_their_words():
     def fn(keys, j):
         grid = keys.reshape(2, 3)
         return [
+            grid[j % 2, j % 3],
+            grid.T,
+            jnp.concatenate([keys, keys[:2]]),
+            keys.at[j].set(keys[:3]),
+            lax.dynamic_slice_in_dim(keys, j[0], 2),
+            jnp.where(jnp.arange(6) > 2, keys, keys[0]),
+        ]
+
+    check(fn, keys, J)
+
+
+@pytest.mark.slow
+def test_keys_are_moved_in_more_ways():
+    keys = jax.random.split(jax.random.key(3), 6)
+
+    def fn(keys, j):
+        grid = keys.reshape(2, 3)
+        return [
             keys[j],
             keys[j[0]],
             grid[:, j % 3],
-            grid[j % 2, j % 3],
             keys[::2],
-            grid.T,
             grid[None, :, 1],
-            jnp.concatenate([keys, keys[:2]]),
             jnp.stack([keys, keys]),
             keys[::-1],
             jnp.broadcast_to(keys, (2, 6)),
-            keys.at[j].set(keys[:3]),
-            lax.dynamic_slice_in_dim(keys, j[0], 2),
             lax.dynamic_update_slice(keys, keys[:2], (j[1],)),
             jnp.tile(keys, 2),
             jnp.split(grid, 3, axis=1)[1],
             jnp.expand_dims(keys, 1),
-            jnp.where(jnp.arange(6) > 2, keys, keys[0]),
             jnp.roll(keys, 2),
             jax.vmap(lambda k, n: k[n])(grid, j[:2]),
         ]
@@ -394,19 +401,15 @@ def test_steps_of_loops_read_and_write_windows_in_place():
     check(fn, np.arange(40, dtype="f4").reshape(8, 5), np.array([0, 3, 5, 1], np.int32), native=True)
 
 
-def test_indexing_runs_on_the_machine():
+ON_THE_MACHINE = ["apart", "along", "take", "vmap_windows", "dynamic", "known_far", "mask", "take_fill"]
+ON_THE_MACHINE += ["set_apart", "add_pairs", "vmap_update", "apply"]
+ON_THE_MACHINE += ["update_slice", "set_window", "add_known", "segment_max"]
+SOME_AND_ALL = [["take_fill", "add_pairs"], pytest.param(ON_THE_MACHINE, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("wanted", SOME_AND_ALL, ids=["some", "all"])
+def test_indexing_runs_on_the_machine(wanted):
     def fn(x, i, j):
-        wanted = ["apart", "along", "take", "vmap_windows", "dynamic", "known_far", "mask", "take_fill"]
-        wanted += [
-            "set_apart",
-            "add_pairs",
-            "vmap_update",
-            "apply",
-            "update_slice",
-            "set_window",
-            "add_known",
-            "segment_max",
-        ]
         return [(READS | WRITES)[name](x, i, j) for name in wanted]
 
     check(fn, cube(), ROWS, J, native=True)

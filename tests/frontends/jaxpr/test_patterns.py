@@ -18,6 +18,7 @@ from abele.network.passes.fuse_maps import FuseMaps
 from abele.network.passes.join_views import JoinViews
 from abele.network.passes.recognise import Recognise
 from frontends.jaxpr.jaxpr_kit import captured
+from support.examples import examples
 
 RNG = np.random.default_rng(0)
 
@@ -288,6 +289,7 @@ def test_activation__nearly_one__keeps_its_values(fn):
 # --- any of them ------------------------------------------------------------------------------------------------------
 
 
+@examples(6)
 @given(st.data())
 def test_patterns__any_shape__keep_their_values(data):
     shape = tuple(data.draw(st.lists(st.integers(1, 5), min_size=2, max_size=4)))

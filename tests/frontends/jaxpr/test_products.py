@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from jax import lax
 
 from frontends.jaxpr.jaxpr_kit import captured, check
+from support.examples import examples
 
-QUICK = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+QUICK = settings(examples(5), suppress_health_check=list(HealthCheck), database=None)
 
 
 def numbers(*shape, seed=0):

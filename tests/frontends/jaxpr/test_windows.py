@@ -10,11 +10,10 @@ from jax import lax
 from jax._src.lax import windowed_reductions
 
 from frontends.jaxpr.jaxpr_kit import captured, check
+from support.examples import examples
 
 # Cases are not shrunk: XLA ends the process for some that are near to wrong ones.
-QUICK = settings(
-    max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), database=None, phases=[Phase.generate]
-)
+QUICK = settings(examples(4), suppress_health_check=list(HealthCheck), database=None, phases=[Phase.generate])
 OPERATIONS = {
     "add": (lax.add, 0.0),
     "max": (lax.max, -np.inf),

@@ -68,9 +68,25 @@ PROGRAM = """
 """
 
 
-def test_a_program_as_it_was_written(tmp_path):
+SHORT = """
+    import sys
+
+    import jax
+    import numpy as np
+    from tessellate_ipu import tile_map, tile_put_sharded
+
+    assert jax.devices("ipu")[0].num_tiles == 1472
+    a = np.arange(6, dtype=np.float32).reshape(2, 3)
+    negative = jax.jit(lambda x: tile_map(jax.lax.neg_p, tile_put_sharded(x, (1, 2))), backend="ipu")
+    np.testing.assert_array_equal(np.asarray(negative(a)), -a)
+    print("done", *sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("text", [SHORT, pytest.param(PROGRAM, marks=pytest.mark.slow)], ids=["short", "long"])
+def test_a_program_as_it_was_written(tmp_path, text):
     program = tmp_path / "program.py"
-    program.write_text(dedent(PROGRAM))
+    program.write_text(dedent(text))
     command = [sys.executable, "-W", "error", "-m", "abele.jax", str(program), "with", "arguments"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

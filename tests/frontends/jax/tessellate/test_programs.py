@@ -77,6 +77,7 @@ def test_a_fourier_transform_by_butterflies():
     np.testing.assert_allclose(re + 1j * im, np.fft.fft(x), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_game_of_life():
     """A row of the board on each tile; a generation reads the rows above and below."""
     size, generations = 12, 6
