@@ -42,6 +42,7 @@ def test_extrema_of_numbers_without_a_sign():
     same(lambda v: (jax.lax.pmin(v, "i"), jax.lax.pmax(v, "i")), np.array([3, 0, 250, 7], "u4"))
 
 
+@pytest.mark.slow
 def test_sum_of_tests_and_maximum_of_integers():
     same(lambda v: (jax.lax.psum(v > 0, "i"), jax.lax.pmax(jnp.int32(1) * v, "i")), i)
 

@@ -136,7 +136,7 @@ def test_cond_and_its_gradient():
     check(f, True, x3, native=True)
 
 
-@pytest.mark.parametrize("index", [-3, 0, 1, 2, 7])
+@pytest.mark.parametrize("index", [-3, 1, 7, *(pytest.param(i, marks=pytest.mark.slow) for i in (0, 2))])
 def test_switch(index):
     def f(i, x):
         return jax.lax.switch(i, [lambda x: x * 2, jnp.sin, lambda x: x - 1], x)

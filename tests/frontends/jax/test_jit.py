@@ -228,6 +228,7 @@ def test_programs_run_unchanged(tmp_path, monkeypatch, capsys):
     assert second == "1.0 1"
 
 
+@pytest.mark.slow
 def test_wrappers_of_libraries_compile_what_is_the_users():
     equinox = pytest.importorskip("equinox")
     ajax.install(settings={"name": "installed"})

@@ -10,7 +10,7 @@ from abele.errors import UnsupportedOpError
 from abele.frontends.jaxpr.complex_numbers import has_complex, without_complex
 from abele.network import NetworkBuilder, evaluate
 from abele.network.ops.fourier import LARGEST_STAGE, Complex, Transform, to_real, transformed
-from frontends.jaxpr.jaxpr_kit import captured, check
+from frontends.jaxpr.jaxpr_kit import captured, check, mostly_slow
 
 RNG = np.random.default_rng(0)
 
@@ -108,12 +108,12 @@ LOOPS = {
 }
 
 
-@pytest.mark.parametrize("name", FUNCTIONS.split())
+@pytest.mark.parametrize("name", mostly_slow(FUNCTIONS.split(), "log", "sqrt", "tan", "sign", "abs", "conj", "expm1"))
 def test_function_of_a_complex_number__is_that_of_jax(name):
     near(getattr(jnp, name), A)
 
 
-@pytest.mark.parametrize("name", EXPRESSIONS)
+@pytest.mark.parametrize("name", mostly_slow(EXPRESSIONS, "arithmetic", "comparisons", "products", "views", "indexed"))
 def test_expression_of_complex_numbers__is_that_of_jax(name):
     near(*EXPRESSIONS[name], digits=1e-4)
 

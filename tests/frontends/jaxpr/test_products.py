@@ -70,7 +70,15 @@ def test_weights__of_a_linear_product__lie_as_it_wants_them():
 
 @pytest.mark.parametrize(
     ("dtype", "preferred", "inner"),
-    [("i1", "i4", 3000), ("u1", "u4", 700), ("i2", "i2", 300), ("i4", "i4", 300), ("u4", "u4", 300), ("?", "?", 30)],
+    [
+        ("i1", "i4", 3000),
+        ("u4", "u4", 300),
+        ("?", "?", 30),
+        *(
+            pytest.param(t, p, n, marks=pytest.mark.slow)
+            for t, p, n in (("u1", "u4", 700), ("i2", "i2", 300), ("i4", "i4", 300))
+        ),
+    ],
 )
 def test_product_of_whole_numbers__wraps_round_as_in_jax(dtype, preferred, inner):
     rng, limits = np.random.default_rng(0), (0, 1) if dtype == "?" else np.iinfo(dtype)

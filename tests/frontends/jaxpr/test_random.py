@@ -9,13 +9,13 @@ from abele.errors import UnsupportedOpError
 from abele.frontends.jaxpr import capture
 from abele.network import evaluate
 from abele.session import Session
-from frontends.jaxpr.jaxpr_kit import captured, check, compiled_where_slow, fused_kinds, read
+from frontends.jaxpr.jaxpr_kit import captured, check, compiled_where_slow, fused_kinds, mostly_slow, read
 
 KEY = jax.random.key(42)
 KEYS = jax.random.split(KEY, 3)
 
 
-@pytest.mark.parametrize("partitionable", [True, False])
+@pytest.mark.parametrize("partitionable", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_bits_splits_and_folds__are_jaxs_bit_for_bit(partitionable):
     with jax.threefry_partitionable(partitionable):
         check(
@@ -87,7 +87,7 @@ def test_old_keys__that_are_words__work():
     check(lambda k: jax.random.normal(jax.random.split(k)[1], (5,)), jax.random.PRNGKey(3), rtol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["philox2x32", "philox4x32", "threefry4x32"])
+@pytest.mark.parametrize("kind", mostly_slow(["philox2x32", "philox4x32", "threefry4x32"], "philox4x32"))
 def test_other_ciphers__are_jaxs_bit_for_bit(kind):
     check(lambda k: jax.random.bits(jax.random.split(k, 2)[1], (5,)), jax.random.key(3, impl=kind))
 

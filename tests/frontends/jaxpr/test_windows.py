@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jax import lax
 from jax._src.lax import windowed_reductions
 
-from frontends.jaxpr.jaxpr_kit import captured, check
+from frontends.jaxpr.jaxpr_kit import captured, check, mostly_slow
 from support.examples import examples
 
 # Cases are not shrunk: XLA ends the process for some that are near to wrong ones.
@@ -119,7 +119,7 @@ def test_long_windows__are_reduced_in_steps_that_double():
     check(fn, numbers(2, 90))
 
 
-@pytest.mark.parametrize("dtype", ["int32", "uint8", "bool", "bfloat16"])
+@pytest.mark.parametrize("dtype", mostly_slow(["int32", "uint8", "bool", "bfloat16"], "bool", "bfloat16"))
 def test_windows_of_other_types__are_those_of_jax(dtype):
     x = jnp.asarray(np.random.default_rng(0).integers(0, 2 if dtype == "bool" else 6, (7, 9)), dtype)
     start = np.zeros((), jnp.dtype(dtype))
@@ -153,7 +153,7 @@ def test_derivative_of_a_maximum__along_a_tangent__is_that_of_jax(dilated):
 
 
 @pytest.mark.parametrize("dtype", ["f4", "i4"])
-@pytest.mark.parametrize("select", [lax.ge_p, lax.le_p])
+@pytest.mark.parametrize("select", [lax.ge_p, pytest.param(lax.le_p, marks=pytest.mark.slow)])
 def test_sources__added_to_chosen_elements__are_those_of_jax(select, dtype):
     rng = np.random.default_rng(0)
     x, source = (rng.integers(-3, 4, shape).astype(dtype) for shape in ((6, 6), (3, 3)))

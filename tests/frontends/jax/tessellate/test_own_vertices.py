@@ -134,6 +134,10 @@ def everything(x):
 
 def test_all_kinds_of_vertices():
     check(everything, X, native=True)
+
+
+@pytest.mark.slow
+def test_all_kinds_of_vertices__without_compilation_and_in_jax():
     eager, compiled = everything(X), jax.jit(everything)(X)
     for a, b in zip(jax.tree.leaves(eager), jax.tree.leaves(compiled), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6)

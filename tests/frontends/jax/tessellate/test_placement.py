@@ -40,6 +40,7 @@ def steps(compiled):
     return [(kind, name) for kind, name in every if not str(kind).startswith("stream")]
 
 
+@pytest.mark.slow
 def test_everything_at_once__agrees_with_the_host():
     constant = np.arange(8, dtype=np.float32)
 

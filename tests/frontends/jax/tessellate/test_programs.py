@@ -133,6 +133,7 @@ def test_a_bitonic_sort():
     np.testing.assert_array_equal(np.asarray(ordered(x)), np.sort(x, 0))
 
 
+@pytest.mark.slow
 def test_pi_by_throwing_darts():
     tiles, darts = tuple(range(64)), 500
 
