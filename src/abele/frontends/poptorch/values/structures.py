@@ -45,7 +45,7 @@ def registerCustomArgParser(arg_type: type, parser: ICustomArgParser | None) -> 
         raise Error("arg_parser must inherit from ICustomArgParser")
     if arg_type in _PARSERS:
         del _PARSERS[arg_type]
-        pytree._deregister_pytree_node(arg_type)
+        _forget(arg_type)
     if parser is not None:
         _PARSERS[arg_type] = parser
         pytree.register_pytree_node(
@@ -58,6 +58,17 @@ def registerCustomArgParser(arg_type: type, parser: ICustomArgParser | None) -> 
                 struct,
             ),
         )
+
+
+def _forget(arg_type: type) -> None:
+    """Take a class out of PyTorch's trees, and out of optree's, which mirror them where that package is installed."""
+    pytree._deregister_pytree_node(arg_type)
+    pending = getattr(pytree, "_cxx_pytree_pending_imports", [])
+    pending[:] = [call for call in pending if call[0][0] is not arg_type]
+    if getattr(pytree, "_cxx_pytree_imported", False):
+        import optree
+
+        optree.unregister_pytree_node(arg_type, namespace="torch")
 
 
 def parser_of(value: object) -> ICustomArgParser | None:
