@@ -61,7 +61,7 @@ def registerCustomArgParser(arg_type: type, parser: ICustomArgParser | None) -> 
 
 
 def _forget(arg_type: type) -> None:
-    """Take a class out of PyTorch's trees, and out of optree's, which mirror them where that package is installed."""
+    """Take a class out of PyTorch's trees, and out of those of optree: where installed, it mirrors them."""
     pytree._deregister_pytree_node(arg_type)
     pending = getattr(pytree, "_cxx_pytree_pending_imports", [])
     pending[:] = [call for call in pending if call[0][0] is not arg_type]
