@@ -212,7 +212,9 @@ def test_fit__metrics_of_replicas__are_reduced_as_asked(ipus: Ipus, method: str)
     np.testing.assert_allclose(logs, wanted, rtol=1e-5)
 
 
-@pytest.mark.parametrize("method", ["sum", "mean", pytest.param("running_mean", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "method", ["sum", *(pytest.param(m, marks=pytest.mark.slow) for m in ("mean", "running_mean"))]
+)
 def test_fit__accumulation__takes_the_step_of_a_larger_batch(ipus: Ipus, method: str) -> None:
     with ipus():
         ours = net(4, keras.optimizers.SGD(0.1 / (4 if method == "sum" else 1), momentum=0.5))

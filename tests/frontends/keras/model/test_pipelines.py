@@ -70,7 +70,7 @@ def trained(model: Any, batch: int) -> Any:
 @pytest.mark.parametrize(
     ("make", "schedule"),
     [
-        pytest.param(make, schedule, marks=() if (make, schedule) == (functional, "Grouped") else pytest.mark.slow)
+        pytest.param(make, schedule, marks=() if (make, schedule) == (subclass, "Grouped") else pytest.mark.slow)
         for make in (functional, sequential, subclass)
         for schedule in ("Grouped", "Interleaved", "Sequential")
     ],

@@ -43,7 +43,8 @@ def test_gradient__of_one_function_called_often__counts_every_call(tf: Any) -> N
         assert tape.gradient(y, x) == 32.0
 
 
-@pytest.mark.parametrize("deep", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["dense", "deep"])
+@pytest.mark.slow
+@pytest.mark.parametrize("deep", [False, True], ids=["dense", "deep"])
 def test_gradient__of_keras_layers_and_losses__trains_as_fit_does(deep: bool, tf: Any) -> None:
     def made() -> Any:
         tf.keras.utils.set_random_seed(2)
