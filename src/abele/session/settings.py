@@ -99,8 +99,8 @@ SETTINGS = OptionTable(
         ),
         "fuse_maps": flag(
             False,
-            doc="inference computes chains of element-wise ops at once, as XLA does; programs of JAX have it, others "
-            "keep the steps that are published for theirs",
+            doc="inference computes chains of element-wise ops at once, as XLA does; front ends whose programs are not "
+            "XLA's keep the steps that are published for them",
         ),
         "recompute": flag(False, doc="compute cheap activations again in the backward pass, and do not keep them"),
         "recompute_stages": flag(

@@ -552,7 +552,7 @@ class TileMap(OnTiles):
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """No gradients: a vertex is code."""
-        raise no_derivative(op, f"the vertex {op.attrs['vertex']}", "let JAX differentiate outside of tile_map")
+        raise no_derivative(op, f"the vertex {op.attrs['vertex']}", "differentiate outside of tile_map")
 
 
 def _edge(op: NetworkOp, codelet: CodeletDef, name: str, tensor: Tensor) -> Any:

@@ -1,6 +1,6 @@
 """``fuse-maps``: chains of element-wise ops become one op each.
 
-JAX makes an op of every multiplication; on tiles each is a step that loads and stores all its elements. A map goes
+Traces have an op for every multiplication; on tiles each is a step that loads and stores all its elements. A map goes
 into the maps that read it where they have its shape: ``(a · b) + c`` is one expression of three operands. A map that
 several others read is computed in each of them if that costs little (no functions, few operations), and then needs no
 tensor; others are computed once.

@@ -34,7 +34,7 @@ _FOUND: tuple[Callable[[Uses], Iterator[Replacements]], ...] = (
 class Recognise(BlockPass):
     """Replace strings of maps and reductions by one op, forward and backward.
 
-    JAX writes ``softmax``, norms and their gradients as maximum, subtraction, exponential, sum, division …; the
+    Traces write ``softmax``, norms and their gradients as maximum, subtraction, exponential, sum, division …; the
     libraries take statistics in one pass, and kernels are made for these ops. What is found is equal to what was
     written up to rounding; see :mod:`abele.network.recognition`.
     """

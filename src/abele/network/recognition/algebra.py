@@ -1,7 +1,7 @@
 """Polynomials over elements of a tensor and sums over its rows.
 
 A *row* is what a statistic is taken of: the elements along the reduced dims. Every way of writing a norm's gradient,
-such as ``r·g − r·Σg/n − w·r·Σ(g·w)/n`` or JAX's string of a dozen products and sums, has one normal form: a sum of
+such as ``r·g − r·Σg/n − w·r·Σ(g·w)/n`` or a trace's string of a dozen products and sums, has one normal form: a sum of
 monomials, each a number times powers of atoms and of row sums. What does not vary within a row stands before the sum
 (``Σ(r·g) = r·Σg``), and facts about atoms are put in as sums are taken: whitened values have Σw = 0, those of a softmax
 Σy = 1.

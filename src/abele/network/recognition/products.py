@@ -1,6 +1,6 @@
 """Products of matrices that are turned when they are made: ``(A · B)ᵀ`` is ``Bᵀ · Aᵀ``.
 
-JAX writes the gradient of a weight [in, out] as ``(gradᵀ · x)ᵀ``; as ``xᵀ · grad`` it can be made where the weight
+Traces write the gradient of a weight [in, out] as ``(gradᵀ · x)ᵀ``; as ``xᵀ · grad`` it can be made where the weight
 lies.
 """
 
