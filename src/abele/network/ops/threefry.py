@@ -1,4 +1,4 @@
-"""Threefry's random words, as ``threefry2x32`` draws them: each a cipher of the element's number under a key of two words."""
+"""Threefry's random words, as ``threefry2x32`` draws them: ciphers of the element's number under a key of two words."""
 
 from __future__ import annotations
 
