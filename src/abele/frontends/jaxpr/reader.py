@@ -59,7 +59,6 @@ class JaxprReader:
         values: Values of variables in it.
         missing: Equations that have no lowering, of all blocks.
         made_by: The equation that made each variable.
-        scope: Names around the equations, as ``flax`` and ``jax.named_scope`` give them.
         differentiated: True where the network is differentiated by Abele: functions keep derivatives of their own.
         random: ``exact`` for the bits that JAX draws from a key; ``device`` for those of the machine's generator.
         axes: Replicas that an axis of a mesh, or of a map over replicas, goes along.
@@ -69,7 +68,6 @@ class JaxprReader:
     net: BlockBuilder
     values: dict[Any, Any] = field(default_factory=dict)
     missing: list[UnsupportedOpError] = field(default_factory=list)
-    scope: str = ""
     differentiated: bool = False
     made_by: dict[Any, Any] = field(default_factory=dict)
     random: Random = "exact"
@@ -134,8 +132,6 @@ class JaxprReader:
             consts: Its constants.
             arguments: An array for each of its arguments.
         """
-        import jax
-
         shape, size = arguments[0].shape, arguments[0].size
         numbers = [jax.ShapeDtypeStruct((size,), var.aval.dtype) for var in jaxpr.invars]
         mapped = jax.make_jaxpr(jax.vmap(lambda *given: jax.core.eval_jaxpr(jaxpr, consts, *given)))(*numbers)
@@ -228,14 +224,13 @@ class JaxprReader:
         # Only the shape matters: nothing is compiled.
         try:
             shape, dtype = type_of(aval)
-        except Exception:
+        except TypeMismatchError:
             shape, dtype = tuple(aval.shape), element_type(np.float32)
         return build.full(self.net, 0, shape, dtype)
 
     def _origin(self, eqn: Any) -> DebugRecord:
         info = eqn.source_info
-        names = str(info.name_stack)
-        path = "/".join(p for p in (self.scope, names) if p)
+        path = str(info.name_stack)
         frame = source_info_util.user_frame(info.traceback) if info.traceback is not None else None
         if frame is None:
             around = self.net.origin
