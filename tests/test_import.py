@@ -19,12 +19,28 @@ def _modules_after(statement: str) -> set[str]:
 
 def test_import__of_the_package__loads_no_room_and_no_library():
     modules = _modules_after("import abele")
-    assert not modules & {"numpy", "torch", "llvmlite", "rich", "typer", "abele.graph"}
+    assert not modules & {"numpy", "torch", "jax", "keras", "llvmlite", "rich", "typer", "abele.graph"}
 
 
 def test_import__of_graph_and_engine__loads_no_torch():
     modules = _modules_after("import abele as ab; ab.Graph, ab.Engine, ab.popops")
-    assert not modules & {"torch", "scipy", "sklearn", "rich", "typer"}
+    assert not modules & {"torch", "jax", "keras", "scipy", "sklearn", "rich", "typer"}
+
+
+@pytest.mark.parametrize("statement", ["from abele import jax", "from abele.keras import ipu"])
+def test_import__of_a_front_end_without_jax__says_what_to_install(statement: str):
+    code = f"""
+import importlib.util
+found = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *given: None if name == "jax" else found(name, *given)
+try:
+    {statement}
+except ImportError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "need JAX, which is not installed" in done.stdout, done.stderr
+    assert "pip install 'abele[jax]'" in done.stdout
 
 
 @pytest.mark.parametrize("name", ab.__all__)

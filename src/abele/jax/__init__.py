@@ -16,7 +16,7 @@ from jax import (
     value_and_grad,
     vjp,
     vmap,
-)
+)  # isort: skip
 
 from abele.frontends.jax import *  # noqa: F403
 from abele.frontends.jax import __all__ as _names

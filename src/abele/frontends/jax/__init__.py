@@ -1,5 +1,7 @@
 """The front end of JAX: ``jit`` over the reader of jaxprs."""
 
+import abele.frontends.jaxpr  # noqa: F401  (it says what to install where JAX is missing)  # isort: skip
+
 import warnings
 
 import jax
