@@ -1,5 +1,7 @@
 """Norms, softmaxes and activations that JAX writes as strings of primitives: found, and worth the same."""
 
+from dataclasses import replace
+
 import flax.linen as flax
 import haiku as hk
 import jax
@@ -303,3 +305,25 @@ def test_patterns__any_shape__keep_their_values(data):
         return softmax(form(x, g, b, axis, 1e-2), axis)
 
     recognised(*gradients(fn, normal(*shape), normal(*side), normal(*side)), rtol=1e-4, atol=1e-4)
+
+
+def test_norm_whose_statistics_have_gradients__stays_where_they_are_taken():
+    def normalised(x):
+        mean = x.mean(-1, keepdims=True)
+        inverse = jax.lax.rsqrt(((x - mean) ** 2).mean(-1, keepdims=True) + 1e-5)
+        return (x - mean) * inverse, mean
+
+    def of_result(x):
+        return jnp.sin(normalised(x)[0]).sum(), normalised(x)[1]
+
+    def of_both(x):
+        result, mean = normalised(x)
+        return jnp.sin(result).sum() + (mean**2).sum(), mean
+
+    for fn, found in ((of_result, True), (of_both, False)):
+        net = captured(fn, normal(4, 8))[0].network
+        for step in (Canonicalise(), FoldConstants(), CommonSubexpressions(), DeadCode()):
+            net = step.run(net)
+        trained = replace(net, loss=net.outputs[0])
+        assert ("norm" in {op.kind for op in Recognise(differentiated=True).run(trained).ops}) == found
+        assert "norm" in {op.kind for op in Recognise().run(trained).ops}

@@ -141,9 +141,9 @@ def _verify_after(step: Pass, net: Network) -> None:
         ) from error
 
 
-def _simplifying() -> tuple[Pass, ...]:
+def _simplifying(*, differentiated: bool) -> tuple[Pass, ...]:
     tidy = (Canonicalise(), FoldConstants(), CommonSubexpressions(), DeadCode())
-    return (*tidy, Recognise(), Narrow(), GroupConvolutions())
+    return (*tidy, Recognise(differentiated), Narrow(), GroupConvolutions())
 
 
 def in_blocks(chooser: BlockChooser | None) -> tuple[Pass, ...]:
@@ -161,7 +161,7 @@ def inference_pipeline(blocks: BlockChooser | None = None, *, fuse_maps: bool = 
     """
     fused = (FuseMaps(), JoinViews(), CommonSubexpressions(), DeadCode()) if fuse_maps else ()
     placing = (Outline(), JoinCasts(), AssignPlaces(), AssignStages(), Follow(), InsertTransfers())
-    return Pipeline((*_simplifying(), *in_blocks(blocks), *fused, *placing))
+    return Pipeline((*_simplifying(differentiated=False), *in_blocks(blocks), *fused, *placing))
 
 
 def training_pipeline(
@@ -216,7 +216,7 @@ def training_pipeline(
     return Pipeline(
         (
             # Equal layers become calls before differentiation, so that each function is differentiated once.
-            *_simplifying(),
+            *_simplifying(differentiated=True),
             *in_blocks(blocks),
             *(() if apart else (Outline(),)),
             AssignPlaces(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from abele.network.ir import BlockBuilder, Network, NetworkOp, Value
@@ -37,22 +37,31 @@ class Recognise(BlockPass):
     Traces write ``softmax``, norms and their gradients as maximum, subtraction, exponential, sum, division …; the
     libraries take statistics in one pass, and kernels are made for these ops. What is found is equal to what was
     written up to rounding; see :mod:`abele.network.recognition`.
+
+    Attributes:
+        differentiated: True where gradients are taken afterwards.
+        loss: The loss of the network that is rewritten just now.
     """
 
     name: ClassVar[str] = "recognise"
+    differentiated: bool = False
+    loss: Value | None = None
 
     def run(self, net: Network) -> Network:
         """The network with library ops; ``net`` itself if it has no strings of them."""
         if not any(op.kind == "map" for op in net.walk()):
             return net
-        made = super().run(net)
+        made = super(Recognise, replace(self, loss=net.loss)).run(net)
         return net if made == net else DeadCode().run(made)
 
     def rewrite(
         self, ops: Sequence[NetworkOp], results: Iterable[Value], into: BlockBuilder, values: dict[Value, Value]
     ) -> None:
         """Append the ops, with others in the place of what was recognised."""
-        uses = Uses(ops, results)
+        leaving = set(results)
+        # In a body anything that leaves may lead to the loss.
+        ends = [self.loss] if self.loss is not None and self.loss in leaving else leaving
+        uses = Uses(ops, leaving, ends if self.differentiated else ())
         instead: dict[Value, Emit] = {}
         for found in _FOUND:
             for plan in found(uses):

@@ -50,7 +50,8 @@ def find_norms(uses: Uses) -> Iterator[Replacements]:
             seen.add(below)
             norm = _Norm.of(uses, below)
             plan = None if norm is None else norm.plan()
-            if plan is not None:
+            # Statistics that a norm gives have no derivative.
+            if norm is not None and plan is not None and uses.with_gradients(plan.instead) <= {norm.result}:
                 yield plan
 
 

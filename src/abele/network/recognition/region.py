@@ -8,7 +8,7 @@ to be made of the library's ops, and everything between is not needed then.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,9 +47,10 @@ class Uses:
     Args:
         ops: In order.
         results: Values that leave the block.
+        sloped: Those through which gradients will be taken.
     """
 
-    def __init__(self, ops: Sequence[NetworkOp], results: Iterable[Value]) -> None:
+    def __init__(self, ops: Sequence[NetworkOp], results: Iterable[Value], sloped: Iterable[Value] = ()) -> None:
         self.ops = ops
         self.results = frozenset(results)
         self.maker = {v: op for op in ops for v in op.outputs}
@@ -58,6 +59,19 @@ class Uses:
         for op in ops:
             for value in dict.fromkeys(op.inputs):
                 self.readers.setdefault(value, []).append(op)
+        self.sloped = tuple(sloped)
+
+    def with_gradients(self, values: Container[Value]) -> set[Value]:
+        """Those of some values that gradients flow to, where nothing flows from these to what makes them."""
+        found, waiting = set[Value](), list(self.sloped)
+        while waiting:
+            value = waiting.pop()
+            if value not in found:
+                found.add(value)
+                maker = self.maker.get(value)
+                ends = value in values or maker is None or maker.kind == "detach"
+                waiting.extend(() if maker is None or ends else maker.inputs)
+        return {v for v in found if v in values}
 
     def at(self, value: Value) -> int:
         """Number of the op that makes a value; -1 for what enters."""
