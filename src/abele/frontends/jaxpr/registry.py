@@ -21,10 +21,9 @@ import jax
 import numpy as np
 
 from abele.errors import UnsupportedOpError
-from abele.expr.derivative import arg, substitute
 from abele.frontends.jaxpr.types import element_type, type_of
 from abele.graph.debug import DebugRecord
-from abele.kernels.nest.ir import Apply, Const, Expr
+from abele.kernels.nest.ir import Const, Expr
 from abele.network import BlockBuilder, Value
 from abele.network.ir import Shape
 from abele.network.ops import build
@@ -129,17 +128,17 @@ class PrimitiveCall:
             masks: Numbers of the operands that are conditions: they stay bools.
         """
         common = common or self.dtype
-        values: list[Value] = []
-        places: list[Expr] = []
-        for number, operand in enumerate(operands):
-            if isinstance(operand, Value):
-                places.append(arg(len(values)))
-                values.append(operand if number in masks else build.cast(self.net, operand, common))
-            else:
-                places.append(_number(operand, common))
-        if not common.is_float:
-            expression = _whole(expression, common)
-        return build.map_(self.net, substitute(expression, places.__getitem__), values, dtype or self.dtype)
+        whole = i32 if common == bool_ else common
+        return build.map_of(
+            self.net,
+            expression,
+            operands,
+            common,
+            dtype or self.dtype,
+            number=lambda value: _number(value, common),
+            whole=whole,
+            masks=masks,
+        )
 
     def refuse(self, what: str, remedy: str | None = None, because: str | None = None) -> UnsupportedOpError:
         """The error that the equation has no lowering as it is."""
@@ -150,16 +149,6 @@ def _number(value: float, dtype: ElementType) -> Const:
     if dtype.is_float:
         return Const(float(value))
     return Const(bool(value), bool_) if dtype == bool_ else Const(int(value), dtype)
-
-
-def _whole(expression: Expr, dtype: ElementType) -> Expr:
-    """An expression of integers: its whole numbers as integers."""
-    match expression:
-        case Const(value=float(value)) if value.is_integer():
-            return Const(int(value), i32 if dtype == bool_ else dtype)
-        case Apply():
-            return Apply(expression.op, [_whole(a, dtype) for a in expression.args])
-    return expression
 
 
 def call_handler(call: PrimitiveCall, handler: Handler, operands: Sequence[Any]) -> Any:

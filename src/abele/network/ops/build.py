@@ -14,7 +14,7 @@ from abele.network.ops.ctc import ctc_decode, ctc_loss
 from abele.network.ops.draw import draw, exponential, integers, normal, uniform
 from abele.network.ops.dropout import dropout
 from abele.network.ops.element_update import element_update
-from abele.network.ops.elementwise import cast, map_, total
+from abele.network.ops.elementwise import cast, map_, map_of, total
 from abele.network.ops.host_call import host_call
 from abele.network.ops.linear import linear, matmul
 from abele.network.ops.lookup import add_rows, join_rows, look_up, look_up_groups, sum_rows, update_rows
@@ -138,6 +138,7 @@ __all__ = [
     "lstm",
     "magnitudes",
     "map_",
+    "map_of",
     "matmul",
     "mean",
     "nonlinearity",

@@ -45,7 +45,7 @@ class ElementUpdate(OpRule):
     lays_out_by_operands = True
 
     def types(self, op: NetworkOp) -> Types:
-        """Those of the states."""
+        """Types of the states."""
         states = op.inputs[: len(op.attrs["exprs"])]
         require(len(states) == len(op.attrs["exprs"]), "there is a state for each expression")
         require(broadcast(*(v.shape for v in op.inputs)) == states[0].shape, "operands broadcast to the states")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -117,6 +117,52 @@ def map_(net: BlockBuilder, expression: ir.Expr, inputs: Sequence[Value], dtype:
     """
     shape = broadcast(*(v.shape for v in inputs))
     return net.emit("map", inputs, shape, dtype or inputs[0].dtype, expr=expression)
+
+
+def map_of(
+    net: BlockBuilder,
+    expression: ir.Expr,
+    operands: Sequence[Value | float],
+    common: ElementType,
+    dtype: ElementType,
+    *,
+    number: Callable[[float], ir.Const],
+    whole: ElementType,
+    masks: Collection[int] = (),
+) -> Value:
+    """An expression of every element of values and numbers, as front ends have them.
+
+    Args:
+        net: The network to extend.
+        expression: Over ``derivative.arg(i)`` for operand i.
+        operands: Values and numbers; numbers become part of the expression.
+        common: Type that values are converted to.
+        dtype: Type of the result.
+        number: Constant for a number among the operands.
+        whole: Type of whole numbers in an expression of integers.
+        masks: Numbers of the operands that are conditions: they stay bools.
+    """
+    values: list[Value] = []
+    places: list[ir.Expr] = []
+    for place, operand in enumerate(operands):
+        if isinstance(operand, Value):
+            places.append(derivative.arg(len(values)))
+            values.append(operand if place in masks else cast(net, operand, common))
+        else:
+            places.append(number(operand))
+    if not common.is_float:
+        expression = _with_integers(expression, whole)
+    return map_(net, derivative.substitute(expression, places.__getitem__), values, dtype)
+
+
+def _with_integers(expression: ir.Expr, dtype: ElementType) -> ir.Expr:
+    """An expression of integers: its whole numbers as integers."""
+    match expression:
+        case ir.Const(value=float(value)) if value.is_integer():
+            return ir.Const(int(value), dtype)
+        case ir.Apply():
+            return ir.Apply(expression.op, [_with_integers(a, dtype) for a in expression.args])
+    return expression
 
 
 def total(net: BlockBuilder, parts: Sequence[Value]) -> Value:

@@ -62,7 +62,7 @@ class Uses:
         self.sloped = tuple(sloped)
 
     def with_gradients(self, values: Container[Value]) -> set[Value]:
-        """Those of some values that gradients flow to, where nothing flows from these to what makes them."""
+        """Values, of those given, that gradients flow to; nothing flows from them to what makes them."""
         found, waiting = set[Value](), list(self.sloped)
         while waiting:
             value = waiting.pop()

@@ -69,7 +69,7 @@ class PaddedWindows:
         base_dilation: _Dims = (),
         window_dilation: _Dims = (),
     ) -> PaddedWindows:
-        """Those of an equation."""
+        """Windows that an equation says."""
         ones = (1,) * value.ndim
         around = tuple((int(low), int(high)) for low, high in padding)
         lists = (window_dimensions, window_strides)

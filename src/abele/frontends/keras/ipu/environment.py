@@ -49,7 +49,7 @@ class Flags:
 
     @staticmethod
     def read() -> Flags:
-        """Those of ``TF_POPLAR_FLAGS`` now.
+        """Flags that ``TF_POPLAR_FLAGS`` has now.
 
         Raises:
             InvalidOptionError: A flag that does not exist.

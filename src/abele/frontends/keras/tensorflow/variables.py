@@ -121,7 +121,7 @@ class VariableModule:
 
     @property
     def trainable_variables(self) -> tuple[Any, ...]:
-        """Those that optimisers change."""
+        """Variables that optimisers change."""
         return tuple(variable for variable in self.variables if variable.trainable)
 
     @property

@@ -15,10 +15,9 @@ import torch
 import torch.fx
 
 from abele.errors import TypeMismatchError, UnsupportedOpError
-from abele.expr.derivative import arg, substitute
 from abele.frontends.poptorch.capture import torch_export
 from abele.graph.debug import DebugRecord
-from abele.kernels.nest.ir import Apply, Const, Expr
+from abele.kernels.nest.ir import Const, Expr
 from abele.network import BlockBuilder, Value
 from abele.network.ops import build
 from abele.numerics import ElementType, bf16, bool_, f8_143, f8_152, f16, f32, i8, i16, i32, u8
@@ -125,17 +124,16 @@ class OperatorCall:
             masks: Numbers of the operands that are conditions: they stay bools.
         """
         common = common or self.dtype
-        values: list[Value] = []
-        places: list[Expr] = []
-        for number, operand in enumerate(operands):
-            if isinstance(operand, Value):
-                places.append(arg(len(values)))
-                values.append(operand if number in masks else self.operand(operand, common))
-            else:
-                places.append(self._number(operand, common))
-        if not common.is_float:
-            expression = _whole(expression)
-        return build.map_(self.net, substitute(expression, places.__getitem__), values, dtype or self.dtype)
+        return build.map_of(
+            self.net,
+            expression,
+            operands,
+            common,
+            dtype or self.dtype,
+            number=lambda value: self._number(value, common),
+            whole=i32,
+            masks=masks,
+        )
 
     def common_type(self, first: int = 0, second: int = 1) -> ElementType:
         """The type to which PyTorch promotes two arguments of the call, given by position."""
@@ -155,16 +153,6 @@ class OperatorCall:
         if not -(2**31) <= value < 2**31:
             raise self.refuse(f"with the number {value}, which does not fit in 32 bits, has no lowering")
         return Const(int(value), i32)
-
-
-def _whole(expression: Expr) -> Expr:
-    """An expression of integers: its whole numbers as integers."""
-    match expression:
-        case Const(value=float(value)) if value.is_integer():
-            return Const(int(value), i32)
-        case Apply():
-            return Apply(expression.op, [_whole(a) for a in expression.args])
-    return expression
 
 
 def handler_of(node: torch.fx.Node) -> Handler | None:

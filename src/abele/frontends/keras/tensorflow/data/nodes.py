@@ -54,15 +54,15 @@ class Over(Node):
 
     @property
     def spec(self) -> Any:
-        """That of the source."""
+        """Form of the source's elements."""
         return self.source.spec
 
     def count(self) -> int:
-        """That of the source."""
+        """Number of the source's elements."""
         return self.source.count()
 
     def blocks(self) -> Iterator[ElementRows]:
-        """Those of the source."""
+        """Blocks of the source."""
         return self.source.blocks()
 
 
@@ -257,7 +257,7 @@ class Chained(Over):
         return INFINITE if INFINITE in counts else UNKNOWN if UNKNOWN in counts else sum(counts)
 
     def blocks(self) -> Iterator[ElementRows]:
-        """Those of the one, then those of the other."""
+        """Blocks of the one source, then of the other."""
         yield from self.source.blocks()
         yield from self._then.blocks()
 
@@ -308,7 +308,7 @@ class Zipped(Node):
         return map_structure(lambda _: next(specs), self._structure)
 
     def count(self) -> int:
-        """That of the shortest."""
+        """Number of the shortest source's elements."""
         counts = [source.count() for source in self._sources]
         finite = [count for count in counts if count >= 0]
         return UNKNOWN if UNKNOWN in counts else min(finite) if finite else INFINITE
