@@ -24,7 +24,6 @@ class Compiled:
         updated: Names of the weights that runs change.
         checks: Constraints on the inputs of every run.
         seconds: Time that compiling took.
-        small: True if one host thread runs it sooner than several.
     """
 
     executable: Executable
@@ -35,7 +34,6 @@ class Compiled:
     updated: frozenset[str]
     checks: InputChecks
     seconds: float
-    small: bool = False
 
     @property
     def training(self) -> bool:

@@ -54,7 +54,6 @@ from abele.session.host_interface import ROLES, Ends, expose
 from abele.session.input_checks import InputChecks
 from abele.session.remedies import Build, Halved, NetworkCase, Smaller, fitted, found_advice, layers_shared
 from abele.session.settings import Settings
-from abele.session.small_programs import is_small
 from abele.session.store import CompiledFolder
 
 # The bar that shows how far compiling is.
@@ -245,7 +244,7 @@ def compile_network(
     folder = None if settings.cache is None else CompiledFolder(settings.cache)
     kept = None if folder is None else folder.find(net, schedule, groups, settings)
     if kept is not None:
-        return replace(kept, seconds=time.perf_counter() - start, small=_is_small(case))
+        return replace(kept, seconds=time.perf_counter() - start)
     # Failures leave a report; Python's collector pauses, as compiling makes many objects that stay.
     given = settings
     unfit = AutoReport(read_options(None), settings.report_folder_of(training=groups is not None)).of_failure()
@@ -273,17 +272,10 @@ def compile_network(
         updated=updated,
         checks=checks,
         seconds=seconds,
-        small=_is_small(case),
     )
     if folder is not None:
         folder.keep(compiled, net, schedule, groups, given)
     return compiled
-
-
-def _is_small(case: NetworkCase) -> bool:
-    # A training step is about three forward passes.
-    passes, replicas = 1 if case.groups is None else 3, case.schedule.replicas
-    return is_small(case.net, case.schedule.rounds * passes * replicas)
 
 
 def _compile(case: NetworkCase, report: Progress) -> tuple[Ends, Executable]:

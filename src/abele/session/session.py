@@ -350,7 +350,7 @@ class Session:
             self._engine = Engine(
                 self.compiled.executable,
                 mode=settings.mode,
-                threads=settings.threads or (1 if self.compiled.small else None),
+                threads=settings.threads or None,
                 options=settings.engine,
                 ranks=self._ranks,
                 keep=() if self._exponents is None else self._exponents.keep,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from abele.kernels.code.build import build_driver
 from abele.kernels.code.drivers import Driver, DriverRows, DriverStep, Pointer
 from abele.kernels.plan.functions import FunctionProgram, LeafFunctions
-from abele.kernels.plan.native_plan import LeafArgument, NativePlan, PlanLeaf, is_short
+from abele.kernels.plan.native_plan import LeafArgument, NativePlan, PlanLeaf, leaf_cycles
 from abele.kernels.plan.share_units import AXIS, share_units
 from abele.kernels.tasks.leaves import BlockLoop, OuterLoop
 from abele.kernels.tasks.program import Space
@@ -67,7 +67,7 @@ def assemble(program: FunctionProgram) -> NativePlan:
     binder = _Binder(program.spaces, arena, scratch)
     keep = list(program.keep)
     leaves = tuple(
-        replace(binder.leaf(leaf, keep), is_short=is_short(leaf.functions, program.target)) for leaf in program.leaves
+        replace(binder.leaf(leaf, keep), cycles=leaf_cycles(leaf.functions, program.target)) for leaf in program.leaves
     )
     return NativePlan(leaves, arena_bytes, scratch_bytes, program, tuple(keep))
 

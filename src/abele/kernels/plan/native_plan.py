@@ -170,8 +170,8 @@ def _place(access: ElementAccess, arrays: Sequence[str], condition: str = "") ->
 # writes 256.
 
 _FREE = frozenset({"neg", "abs", "select"})
-SHORT_CYCLES = 2000
-"""Instructions on vectors that take, with loads and stores, about as long as two threads take to meet."""
+_MANY_CYCLES = 200_000
+"""More than this are not counted."""
 _OFTEN = 8
 """Uses of a vector from which on filling it lane by lane costs less than they do."""
 
@@ -255,11 +255,11 @@ def filled_lanes(function: TaskFunction, target: HostTarget) -> int:
     return schedule.lanes if not moving or min(moving) == 1 else 1
 
 
-def is_short(functions: Sequence[TaskFunction], target: HostTarget) -> bool:
-    """True if all functions of a leaf together take about as long as threads take to meet."""
-    if sum(f.cost for f in functions) > SHORT_CYCLES * target.lanes:
-        return False
-    return sum(max(f.cost, task_slots(f.task)) / filled_lanes(f, target) for f in functions) <= SHORT_CYCLES
+def leaf_cycles(functions: Sequence[TaskFunction], target: HostTarget) -> float:
+    """Instructions on vectors of all functions of a leaf together; infinite where they are very many."""
+    if sum(f.cost for f in functions) > _MANY_CYCLES * target.lanes:
+        return math.inf
+    return sum(max(f.cost, task_slots(f.task)) / filled_lanes(f, target) for f in functions)
 
 
 def _work(tasks: Sequence[Task], spaces: tuple[Space, ...], hidden: frozenset[int]) -> LeafWork:
@@ -370,7 +370,7 @@ class PlanLeaf:
         origins: The caller's numbers of the calls that it carries out, wholly or in part; none where it only moves
             the plan's own values.
         driver: Its driver, where the leaf is more than one function.
-        is_short: True if it is not worth to be shared among threads.
+        cycles: Instructions on vectors that it takes, roughly; infinite where they are very many.
     """
 
     address: int
@@ -379,7 +379,7 @@ class PlanLeaf:
     calls: tuple[str, ...] = ()
     origins: frozenset[int] = frozenset()
     driver: Driver | None = None
-    is_short: bool = False
+    cycles: float = math.inf
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ count arrivals. A pool with a queue of leaves is the usual alternative. It wakes
 that only where leaves are long and unequal; shares cut by cost (``supersteps.thread_shares``) serve those.
 
 What only one thread may do (count, call Python, run a small leaf) thread 0 does; the others pass it by and meet at the
-next barrier. Results have the same bits for any number of threads because a leaf's units do not depend on each other.
+next barrier. Where a whole loop is so small that the meetings in it take longer than they save, thread 0 runs it alone
+(:mod:`abele.runtime.control.alone`): the others wait behind it, and barriers in it only look whether to stop. Results have the same bits for any number of threads because a leaf's units do not depend on each other.
 """
 
 from __future__ import annotations
@@ -73,6 +74,10 @@ class Opcode(IntEnum):
     """r, amount: add to register r."""
     ROW = 22
     """r, base, stride, address: register r becomes ``base`` and ``stride`` times the u32 word at address."""
+    ALONE = 23
+    """on, pc: if ``on`` is not 0, thread 0 alone runs what follows, and the others go to pc."""
+    TOGETHER = 24
+    """on: the end of what thread 0 runs alone if ``on`` is not 0."""
 
 
 class SharedWord(IntEnum):
@@ -94,6 +99,10 @@ class SharedWord(IntEnum):
     """Address of thread 0's notes, if the run is timed; those of the others follow."""
     NOTES_BYTES = 11
     """Bytes of one thread's notes."""
+    ROUNDS = 12
+    """Barriers that thread 0 came to alone."""
+    VERDICT = 13
+    """Why thread 0 left the program; -1 while it has not."""
     RELEASE = 16
     ARRIVED = 24
     """One cache line per thread from here on."""

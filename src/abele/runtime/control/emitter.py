@@ -29,8 +29,9 @@ from abele.errors import InvalidOptionError, nearest
 from abele.graph import LibraryCall, Program, Stream
 from abele.graph.interval_set import EMPTY, IntervalSet
 from abele.kernels.code.drivers import STEP_WORDS
+from abele.runtime.control.alone import Span
 from abele.runtime.control.bytecode import Assembler, NotesHead, NoteWord, Opcode
-from abele.runtime.control.leaf import Fixed, Leaf, Phase, StashRow, Stepped, StreamUse
+from abele.runtime.control.leaf import MEETING_CYCLES, Fixed, Leaf, Phase, StashRow, Stepped, StreamUse
 from abele.runtime.control.primitives import primitives
 from abele.runtime.memory.host_memory import address_of, aligned_block
 
@@ -144,9 +145,6 @@ class Notes:
         return rows[:, 1:]
 
 
-_SOLO_WORK_BYTES = 4096
-
-
 class _Pending(Enum):
     """Kind of phase that ran since the last barrier."""
 
@@ -166,6 +164,8 @@ class Emitter:
         streams: First of the two registers of every stream that the code uses.
         copies_at_once: The most copies of each stream that are under way together.
         timed: The instructions that take time, in order.
+        loops: Loops, from ALONE to TOGETHER.
+        wholes: Programs and functions.
         step: The step whose code is being emitted, for these instructions.
         call: The library call around it.
     """
@@ -179,6 +179,8 @@ class Emitter:
         self.timed: list[TimedInstruction] = []
         self.step: Program | None = None
         self.call: LibraryCall | None = None
+        self.loops: list[Span] = []
+        self.wholes: list[Span] = []
         self._num_phases = 0
         self._stream_numbers: dict[Stream, int] = {}
         self._uses: dict[StreamUse, int] = {}
@@ -375,16 +377,36 @@ class Emitter:
     # --- control -----------------------------------------------------------------------------------------------------
 
     @contextmanager
+    def span(self, trips: int | None) -> Iterator[None]:
+        """Code of a loop of so many trips, which thread 0 may run alone; None: data decides how many."""
+        assembler, after = self.assembler, self.assembler.label()
+        self.fence()
+        begin = assembler.here
+        assembler.emit(Opcode.ALONE, 0, target=after)
+        yield
+        assembler.emit(Opcode.TOGETHER, 0)
+        assembler.place(after)
+        self.loops.append(Span(begin, assembler.here, trips))
+        self.expect_barrier()
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """Code of a program or function."""
+        begin = self.assembler.here
+        yield
+        self.wholes.append(Span(begin, self.assembler.here))
+
+    @contextmanager
     def repeat(self, count: int) -> Iterator[None]:
         """Loop around the code emitted inside; the body must end with a barrier."""
         assembler = self.assembler
-        self.fence()
-        register, begin, after = assembler.register(), assembler.label(), assembler.label()
-        assembler.emit(Opcode.LOOP, register, count, target=after)
-        assembler.place(begin)
-        yield
-        assembler.emit(Opcode.NEXT, register, target=begin)
-        assembler.place(after)
+        with self.span(count):
+            register, begin, after = assembler.register(), assembler.label(), assembler.label()
+            assembler.emit(Opcode.LOOP, register, count, target=after)
+            assembler.place(begin)
+            yield
+            assembler.emit(Opcode.NEXT, register, target=begin)
+            assembler.place(after)
 
     def branch(self, address: int, mask: int, value: bool, target: int) -> None:
         """Go to ``target`` when the masked word at ``address`` is true (or false, as ``value`` says)."""
@@ -404,4 +426,4 @@ def _is_small(phase: Phase) -> bool:
         return False
     if len(phase) == 1 and (phase[0].is_short or phase[0].units <= 1):
         return True
-    return sum(_SOLO_WORK_BYTES if leaf.work_bytes is None else leaf.work_bytes for leaf in phase) < _SOLO_WORK_BYTES
+    return all(leaf.work_bytes is not None for leaf in phase) and sum(leaf.effort for leaf in phase) < MEETING_CYCLES

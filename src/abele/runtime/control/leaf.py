@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -9,6 +10,12 @@ from abele.arrays import Int64
 from abele.graph import Program, Stream
 from abele.graph.interval_set import EMPTY, IntervalSet
 from abele.kernels import NativePlan
+
+
+MEETING_CYCLES = 2000
+"""Instructions on vectors that take, with loads and stores, about as long as two threads take to meet."""
+_MEETING_BYTES = 4096
+"""Bytes that vertices and copies touch in about the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +97,7 @@ class Leaf:
         vertices: Number of vertices that it runs; 0 for other leaves.
         kernel: The plan and the number of the leaf in it, of a leaf that host kernels are.
         steps: The steps that such a leaf carries out, wholly or in part, by the numbers that the plan has for them.
-        is_short: True if such a leaf is not worth a split.
+        cycles: Instructions on vectors that such a leaf takes, roughly.
         cuts: Units at which threads' shares begin and end, int64[threads + 1]; None for equal numbers of units.
     """
 
@@ -107,11 +114,23 @@ class Leaf:
     vertices: int = 0
     kernel: tuple[NativePlan, int] | None = field(default=None, repr=False)
     steps: Mapping[int, Program] = field(default_factory=dict, repr=False)
-    is_short: bool = False
+    cycles: float = math.inf
 
     def keeping(self, item: object) -> Leaf:
         """Same leaf, which keeps one more object alive."""
         return replace(self, keep=(self.keep, item))
+
+    @property
+    def is_short(self) -> bool:
+        """True if the leaf of host kernels is not worth a split."""
+        return self.cycles <= MEETING_CYCLES
+
+    @property
+    def effort(self) -> float:
+        """Instructions on vectors that it takes, or as many as take the time that it takes; infinite if not known."""
+        if self.work_bytes is None:
+            return self.cycles
+        return self.work_bytes * MEETING_CYCLES / _MEETING_BYTES
 
 
 Phase = tuple[Leaf, ...]

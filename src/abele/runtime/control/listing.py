@@ -31,6 +31,8 @@ _OPERANDS: dict[Opcode, str] = {
     Opcode.SEEDED: "leaf units arguments address cuts",
     Opcode.ADVANCE: "register add",
     Opcode.ROW: "register address stride address",
+    Opcode.ALONE: "on pc",
+    Opcode.TOGETHER: "on",
 }
 """Operands of each operation, in order."""
 
@@ -69,6 +71,8 @@ def _words(op: Opcode, operands: list[int], leaves: Mapping[int, str], addresses
                 yield from ["cut by cost"] * bool(word)
             case "stop":
                 yield from ["may stop"] * bool(word)
+            case "on":
+                yield "thread 0 alone" if word else "all threads"
             case "leaf" | "-":
                 pass
             case _:

@@ -15,6 +15,7 @@ class _ThreadJob:
     """One job on all threads."""
 
     job: Callable[[int], None]
+    threads: int
     started: bool = False
     finished: list[int] = field(default_factory=list)
     signal: SimpleQueue[None] = field(default_factory=SimpleQueue)
@@ -45,15 +46,15 @@ class Workers:
         self._process = os.getpid()
         weakref.finalize(self, _dismiss, self._inboxes)
 
-    def begin(self, job: Callable[[int], None]) -> None:
-        """Take on a job: every thread is to call ``job`` with its number. :meth:`wait` sets them going."""
+    def begin(self, job: Callable[[int], None], threads: int | None = None) -> None:
+        """Take on a job: so many threads are to call ``job`` with their numbers. :meth:`wait` sets them going."""
         # After a fork the inboxes are those of threads that exist in the parent alone.
         if self._process != os.getpid():
             self._inboxes.clear()
             self._process = os.getpid()
         if not self._inboxes:
             self._inboxes.extend(_hired(self.num))
-        self._round = _ThreadJob(job)
+        self._round = _ThreadJob(job, self.num if threads is None else threads)
 
     def wait(self, seconds: float | None = None) -> bool:
         """Do the job; return when all threads have, or when the time is over, and then False.
@@ -67,7 +68,7 @@ class Workers:
         if not task.started:
             self._inboxes[0].put(task)
         try:
-            while len(task.finished) < self.num:
+            while len(task.finished) < task.threads:
                 task.signal.get(timeout=seconds)
         except Empty:
             return False
@@ -93,7 +94,7 @@ def _serve(number: int, inbox: _Inbox, others: list[_Inbox]) -> None:
         if number == 0 and task.started:
             continue
         task.started = True
-        for other in others:
+        for other in others[: task.threads - 1]:
             other.put(task)
         task.run(number)
         del task

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +18,8 @@ import numpy as np
 from abele.arrays import Int64
 from abele.graph import Stream
 from abele.llvm import host
-from abele.runtime.control.bytecode import SharedWord, StreamWord, Verdict
+from abele.runtime.control.alone import LoneSpans
+from abele.runtime.control.bytecode import SharedWord, StreamMode, StreamWord, Verdict
 from abele.runtime.control.emitter import Emitter, Notes, TimedInstruction
 from abele.runtime.control.faults import Fault, Guards, hear_faults, prepare_thread
 from abele.runtime.control.leaf import Leaf, Scratch, Workspace
@@ -122,13 +123,6 @@ class Connected:
     connection: Connection | None = None
 
 
-@dataclass
-class _Outcome:
-    """Verdict of each thread's run."""
-
-    verdicts: list[int] = field(default_factory=list)
-
-
 class VirtualMachine:
     """Threads that run one piece of bytecode.
 
@@ -144,17 +138,22 @@ class VirtualMachine:
 
     def __init__(self, emitter: Emitter, callbacks: Callbacks, num_threads: int, memory: WorkingMemory) -> None:
         self.code = emitter.assembler.finish()
+        self._lone = self._run_alone(emitter, num_threads)
         self._emitter = emitter
         self._callbacks = callbacks
         self._workers = Workers(num_threads)
         self._run, self._timed_run = _RUN(primitives().run), _RUN(primitives().timed_run)
         self.notes: Notes | None = None
+        self._job: Callable[[int], None] = _nothing
+        self._is_brief = False
         self._shared = _words(SharedWord.ARRIVED + _LINE_WORDS * num_threads)
         self._streams = _words(max(1, len(emitter.streams)) * StreamWord.WORDS)
         self._workspace = aligned_block(memory.shared_bytes)
         self._scratch = [aligned_block(memory.thread_bytes) for _ in range(num_threads)]
         self._registers = [self._thread_registers(emitter, t) for t in range(num_threads)]
         self._guards = Guards(num_threads)
+        self._positions = np.array(list(emitter.streams.values()), np.int64)
+        self._served: set[Stream] = set()
         self.streams = {
             stream: Connected(
                 number,
@@ -174,6 +173,16 @@ class VirtualMachine:
         }
         for word, value in words.items():
             self._shared[word] = value
+
+    def _run_alone(self, emitter: Emitter, threads: int) -> Mapping[int, bool]:
+        """Let thread 0 run alone what pays; gives the programs of which that is all, True for brief ones."""
+        if threads == 1:
+            return {}
+        work = {timed.at: timed.leaf.effort for timed in emitter.timed if timed.leaf is not None}
+        lone = LoneSpans(self.code, emitter.loops, emitter.wholes, work, threads)
+        for loop in lone.loops:
+            self.code[[loop.begin, loop.end - 1], 1] = 1
+        return lone.programs
 
     @property
     def timed(self) -> Sequence[TimedInstruction]:
@@ -208,6 +217,10 @@ class VirtualMachine:
         row[StreamWord.BASE] = connection.address
         row[StreamWord.BYTES] = connection.memory.nbytes
         row[StreamWord.CALLBACK], row[StreamWord.AFTER] = place.callbacks
+        if connection.mode == StreamMode.RING:
+            self._served.discard(connection.stream)
+        else:
+            self._served.add(connection.stream)
         for number, serve in zip(place.callbacks, (connection.fetch, connection.drain), strict=True):
             self._callbacks.set(number, serve)
         self.rewind(connection.stream)
@@ -230,12 +243,12 @@ class VirtualMachine:
 
     def start(self, entry: int) -> None:
         """Get ready to run the program whose first instruction is ``entry``; :meth:`wait` runs it."""
-        self._shared[SharedWord.ENTRY] = entry
+        threads = 1 if entry in self._lone else self.num_threads
+        self._shared[SharedWord.ENTRY], self._shared[SharedWord.THREADS] = entry, threads
         # Arrivals and the release word count from 0 in every run; what was asked of the last run is forgotten.
         self._shared[SharedWord.STOP :] = 0
-        self._outcome = _Outcome()
-        shared, outcome, run = address_of(self._shared), self._outcome, self._run
-        code = self.code
+        self._shared[SharedWord.VERDICT] = -1
+        shared, run, code = address_of(self._shared), self._run, self.code
         if self.notes is not None:
             run, code = self._timed_run, self.notes.code
             self._shared[SharedWord.NOTES] = self.notes.address
@@ -245,10 +258,14 @@ class VirtualMachine:
 
         def job(thread: int) -> None:
             prepare_thread()
-            outcome.verdicts.append(run(shared, thread, registers[thread]))
+            run(shared, thread, registers[thread])
 
         hear_faults()
-        self._workers.begin(job)
+        self._job = job
+        # A stream that Python serves may wait for long.
+        self._is_brief = self._lone.get(entry, False) and not self._served
+        if not self._is_brief:
+            self._workers.begin(job, threads)
 
     def wait(self) -> Verdict:
         """Run until the program is done, stopped or failed; may be interrupted, and must then be called again."""
@@ -258,15 +275,20 @@ class VirtualMachine:
 
     def wait_for(self, seconds: float | None) -> Verdict | None:
         """As :meth:`wait`, for some time; None if the program runs on."""
-        if not self._workers.wait(seconds):
-            return None
-        # Threads agree on stops, but only thread 0 sees a callback fail: the worst verdict counts.
-        return Verdict(max(self._outcome.verdicts))
+        if not self._is_brief:
+            if not self._workers.wait(seconds):
+                return None
+        elif self._shared[SharedWord.VERDICT] < 0:
+            self._job(0)
+        if self._shared[SharedWord.THREADS] < self.num_threads:
+            for registers in self._registers[1:]:
+                registers[self._positions] = self._registers[0][self._positions]
+        return Verdict(self._shared[SharedWord.VERDICT])
 
     @property
     def step(self) -> int:
-        """A number that changes whenever the threads meet."""
-        return int(self._shared[SharedWord.RELEASE])
+        """A number that changes whenever the threads meet, or thread 0 comes alone to where they would."""
+        return int(self._shared[SharedWord.RELEASE] + self._shared[SharedWord.ROUNDS])
 
     def take_fault(self) -> tuple[Fault, Leaf | None] | None:
         """The first fault of the last run, and the leaf in which it was."""
@@ -293,6 +315,10 @@ class VirtualMachine:
 
 def _words(count: int) -> Int64:
     return aligned_block(8 * count).view(np.int64)
+
+
+def _nothing(thread: int) -> None:
+    """Job of a machine that was never started."""
 
 
 def _unconnected() -> None:

@@ -337,10 +337,11 @@ class ProgramLowering:
         """Lower a program; returns the number of its first instruction."""
         entry = self.emitter.assembler.here
         self.scopes = step_scopes(program, self.context.effects)
-        with self.emitter.step_scope(self.scopes[program]):
-            self.step(program)
-        self.emitter.fence()
-        self.emitter.assembler.emit(Opcode.HALT)
+        with self.emitter.whole():
+            with self.emitter.step_scope(self.scopes[program]):
+                self.step(program)
+            self.emitter.fence()
+            self.emitter.assembler.emit(Opcode.HALT)
         return entry
 
     def functions(self) -> None:
@@ -351,9 +352,10 @@ class ProgramLowering:
             self.emitter.assembler.place(label)
             # The body is shared by all calls, so it cannot know whether a step has written state before it.
             self.emitter.dirty = True
-            self.step(function.body)
-            self.emitter.fence()
-            self.emitter.assembler.emit(Opcode.RET, register)
+            with self.emitter.whole():
+                self.step(function.body)
+                self.emitter.fence()
+                self.emitter.assembler.emit(Opcode.RET, register)
             done += 1
 
     def step(self, step: Program) -> None:

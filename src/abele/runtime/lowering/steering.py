@@ -183,19 +183,18 @@ def _rounds(lowering: ProgramLowering, loop: Repeat | RepeatWhile) -> None:
             lowering.step(loop.body)
             _end_round(lowering, loop)
         return
-    begin, after = assembler.label(), assembler.label()
-    emitter.fence()
-    lowering.tallies.count(emitter, loop, ENTRY)
-    assembler.place(begin)
-    lowering.step(loop.condition)
-    lowering.tick(loop)
-    branch(lowering, loop, loop.predicate, not loop.value, after)
-    lowering.tallies.count(emitter, loop, TRIP)
-    lowering.step(loop.body)
-    _end_round(lowering, loop)
-    emitter.jump(begin)
-    assembler.place(after)
-    emitter.expect_barrier()
+    with emitter.span(None):
+        begin, after = assembler.label(), assembler.label()
+        lowering.tallies.count(emitter, loop, ENTRY)
+        assembler.place(begin)
+        lowering.step(loop.condition)
+        lowering.tick(loop)
+        branch(lowering, loop, loop.predicate, not loop.value, after)
+        lowering.tallies.count(emitter, loop, TRIP)
+        lowering.step(loop.body)
+        _end_round(lowering, loop)
+        emitter.jump(begin)
+        assembler.place(after)
 
 
 def _end_round(lowering: ProgramLowering, loop: Repeat | RepeatWhile) -> None:

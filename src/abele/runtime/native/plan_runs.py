@@ -383,7 +383,7 @@ class HostKernels:
             keep=plan,
             kernel=(plan, number),
             steps={n: run[n] for n in sorted(leaf.origins)},
-            is_short=leaf.is_short,
+            cycles=leaf.cycles,
         )
 
     def _written(self, leaf: KernelLeaf, run: Run) -> IntervalSet:

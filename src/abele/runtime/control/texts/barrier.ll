@@ -116,3 +116,21 @@ follow:
   ret i64 %told
 }
 
+
+; What thread 0 does at a barrier while it is alone: count it, and look whether the run is to end here.
+define internal i1 @ends_here(ptr %shared, i64 %may_stop) alwaysinline {
+  %rounds.at = getelementptr i64, ptr %shared, i64 $SHARED_ROUNDS
+  %rounds = load i64, ptr %rounds.at
+  %more = add i64 %rounds, 1
+  store atomic i64 %more, ptr %rounds.at monotonic, align 8
+  %stop.at = getelementptr i64, ptr %shared, i64 $SHARED_STOP
+  %stop = load atomic i64, ptr %stop.at monotonic, align 8
+  %asked = icmp ne i64 %stop, 0
+  %may = icmp ne i64 %may_stop, 0
+  %stops = and i1 %asked, %may
+  %fault.at = getelementptr i64, ptr %shared, i64 $SHARED_FAULT
+  %fault = load atomic i64, ptr %fault.at acquire, align 8
+  %fails = icmp ne i64 %fault, 0
+  %ends = or i1 %stops, %fails
+  ret i1 %ends
+}

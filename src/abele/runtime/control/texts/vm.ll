@@ -9,6 +9,9 @@ entry:
   %generation = alloca i64
   %failed = alloca i64
   %pc = alloca i64
+  ; how many stretches that thread 0 runs alone it is in
+  %lone = alloca i64
+  store i64 0, ptr %lone
   store i64 0, ptr %generation
   store i64 0, ptr %failed
   %entry.at = getelementptr i64, ptr %shared, i64 $SHARED_ENTRY
@@ -78,22 +81,29 @@ fetch:
     i64 $OP_SEEDED, label %call
     i64 $OP_ADVANCE, label %advance
     i64 $OP_ROW, label %named
+    i64 $OP_ALONE, label %parting
+    i64 $OP_TOGETHER, label %joining
   ]
 
 call:
   %leaf = inttoptr i64 %a to ptr
   %e.at = getelementptr i64, ptr %words, i64 5
   %cuts = load i64, ptr %e.at
-  %uneven = icmp ne i64 %cuts, 0
+  %has.cuts = icmp ne i64 %cuts, 0
+  %call.depth = load i64, ptr %lone
+  %call.alone = icmp ne i64 %call.depth, 0
+  %team = select i1 %call.alone, i64 1, i64 %threads
+  %several = icmp ne i64 %team, 1
+  %uneven = and i1 %has.cuts, %several
   br i1 %uneven, label %cut, label %even
 even:
   %units.low = mul i64 %b, %thread
   %units.high = add i64 %units.low, %b
-  %round = sub i64 %threads, 1
+  %round = sub i64 %team, 1
   %low.up = add i64 %units.low, %round
   %high.up = add i64 %units.high, %round
-  %even.begin = sdiv i64 %low.up, %threads
-  %even.end = sdiv i64 %high.up, %threads
+  %even.begin = sdiv i64 %low.up, %team
+  %even.end = sdiv i64 %high.up, %team
   br label %taking
 cut:
   %cuts.at = inttoptr i64 %cuts to ptr
@@ -137,7 +147,38 @@ fault:
   store atomic i64 1, ptr %fault.at release, align 8
   br label %fetch
 
+parting:
+  %parts.here = icmp ne i64 %a, 0
+  br i1 %parts.here, label %apart, label %fetch
+apart:
+  br i1 %leads, label %deeper, label %passed
+deeper:
+  %depth.before = load i64, ptr %lone
+  %depth.after = add i64 %depth.before, 1
+  store i64 %depth.after, ptr %lone
+  br label %fetch
+passed:
+  store i64 %b, ptr %pc
+  br label %fetch
+
+joining:
+  %joins.here = icmp ne i64 %a, 0
+  br i1 %joins.here, label %shallower, label %fetch
+shallower:
+  %depth.inside = load i64, ptr %lone
+  %depth.outside = sub i64 %depth.inside, 1
+  store i64 %depth.outside, ptr %lone
+  br label %fetch
+
+; Alone, nobody has to be waited for. The others wait at the next barrier behind: where the run ends they are told so.
 meet:
+  %meet.depth = load i64, ptr %lone
+  %meet.alone = icmp ne i64 %meet.depth, 0
+  br i1 %meet.alone, label %look, label %all.meet
+look:
+  %ends = call i1 @ends_here(ptr %shared, i64 %a)
+  br i1 %ends, label %all.meet, label %fetch
+all.meet:
   %agreed = call i64 @${KIND}_barrier(ptr %notes, ptr %shared, i64 %thread, i64 %threads, ptr %generation, i64 0, i64 %a)
   %parts = icmp ne i64 %agreed, 0
   br i1 %parts, label %leave, label %fetch
@@ -297,6 +338,10 @@ switching:
 
 serve:
   %which = phi i64 [%a, %fetch], [%number, %stream], [%number.out, %drain]
+  %serve.depth = load i64, ptr %lone
+  %serve.alone = icmp ne i64 %serve.depth, 0
+  br i1 %serve.alone, label %calling, label %all.quiet
+all.quiet:
   %quiet = call i64 @${KIND}_barrier(ptr %notes, ptr %shared, i64 %thread, i64 %threads, ptr %generation, i64 0, i64 0)
   br i1 %leads, label %calling, label %served.all
 calling:
@@ -304,7 +349,9 @@ calling:
   %status = call i64 @${KIND}_callback(ptr %notes, i64 %at, ptr %python, i64 %which)
   %again = call i64 @flush_denormals()
   store i64 %status, ptr %failed
-  br label %served.all
+  %well = icmp eq i64 %status, 0
+  %served.alone = and i1 %serve.alone, %well
+  br i1 %served.alone, label %fetch, label %served.all
 served.all:
   %raised.error = load i64, ptr %failed
   %outcome = call i64 @${KIND}_barrier(ptr %notes, ptr %shared, i64 %thread, i64 %threads, ptr %generation, i64 %raised.error, i64 0)
@@ -314,7 +361,13 @@ served.all:
 halt:
   br label %leave
 leave:
-  %verdict = phi i64 [%agreed, %meet], [%outcome, %served.all], [$VERDICT_DONE, %halt]
+  %verdict = phi i64 [%agreed, %all.meet], [%outcome, %served.all], [$VERDICT_DONE, %halt]
   call void @restore_denormals(i64 %mode)
+  br i1 %leads, label %telling, label %gone
+telling:
+  %verdict.at = getelementptr i64, ptr %shared, i64 $SHARED_VERDICT
+  store atomic i64 %verdict, ptr %verdict.at release, align 8
+  br label %gone
+gone:
   ret i64 %verdict
 }
