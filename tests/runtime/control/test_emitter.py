@@ -10,7 +10,9 @@ from abele.runtime.control.leaf import Leaf
 def opcodes(*short: bool) -> list[Opcode]:
     """Instructions of leaves, one after the other, of which some are short."""
     emitter = Emitter()
-    emitter.phases(tuple((Leaf(f"leaf{n}", 1, 5040, (), cycles=1000 if is_short else 1e6),) for n, is_short in enumerate(short)))
+    emitter.phases(
+        tuple((Leaf(f"leaf{n}", 1, 5040, (), cycles=1000 if is_short else 1e6),) for n, is_short in enumerate(short))
+    )
     emitter.fence()
     return [Opcode(row[0]) for row in emitter.assembler.finish()]
 

@@ -10,7 +10,9 @@ that only where leaves are long and unequal; shares cut by cost (``supersteps.th
 
 What only one thread may do (count, call Python, run a small leaf) thread 0 does; the others pass it by and meet at the
 next barrier. Where a whole loop is so small that the meetings in it take longer than they save, thread 0 runs it alone
-(:mod:`abele.runtime.control.alone`): the others wait behind it, and barriers in it only look whether to stop. Results have the same bits for any number of threads because a leaf's units do not depend on each other.
+(:mod:`abele.runtime.control.alone`): the others wait behind it, and barriers in it only look whether to stop.
+
+Results have the same bits for any number of threads because a leaf's units do not depend on each other.
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ from abele.graph import Program, Stream
 from abele.graph.interval_set import EMPTY, IntervalSet
 from abele.kernels import NativePlan
 
-
 MEETING_CYCLES = 2000
 """Instructions on vectors that take, with loads and stores, about as long as two threads take to meet."""
 _MEETING_BYTES = 4096
