@@ -7,7 +7,7 @@ import pytest
 
 from abele.graph import Copy, Graph, Repeat, Sequence, concat
 from abele.runtime import Engine
-from abele.runtime.control.alone import LoneSpans
+from abele.runtime.control.alone import CodeSpan, LoneSpans
 from abele.runtime.control.bytecode import Opcode
 from abele.runtime.control.emitter import Emitter
 from abele.runtime.control.leaf import Leaf
@@ -50,7 +50,7 @@ def test_loop__of_leaves__runs_alone_if_meetings_take_longer(
 def emitter_of_program(emitter: Emitter) -> Emitter:
     """The code so far as one program."""
     emitter.assembler.emit(Opcode.HALT)
-    emitter.wholes.append(type(emitter.loops[0])(0, emitter.assembler.here))
+    emitter.wholes.append(CodeSpan(0, emitter.assembler.here))
     return emitter
 
 
@@ -100,3 +100,9 @@ def test_streams__of_programs_alone_and_together__go_on_where_they_were(rows: in
         engine.run(program)
         assert (engine["x"] == data[number]).all()
     engine.close()
+
+
+def test_program__of_vertices__is_not_certain_to_be_brief() -> None:
+    emitter = Emitter()
+    emitter.phase((Leaf("vertices", 1, 4, (), work_bytes=16, vertices=4),))
+    assert chosen(emitter_of_program(emitter)).programs == {0: False}

@@ -16,9 +16,9 @@ from abele.graph import Copy, Graph, Repeat
 from abele.runtime import Engine
 
 
-def _graph() -> tuple[Graph, Copy]:
+def _graph(size: int = 4) -> tuple[Graph, Copy]:
     graph = Graph("bow-2000")
-    x = graph.variable("f32", (4,), "x", initial=[1, 2, 3, 4]).map(0)
+    x = graph.variable("f32", (size,), "x", initial=np.arange(1, size + 1)).map(0)
     return graph, Copy(x.reverse(), x)
 
 
@@ -31,7 +31,7 @@ def _end(threads: set[threading.Thread]) -> bool:
 @pytest.mark.parametrize("closed", [True, False])
 def test_engine__closed_or_dropped__leaves_no_thread(closed):
     before = set(threading.enumerate())
-    engine = Engine(*_graph(), threads=3)
+    engine = Engine(*_graph(50_000), threads=3)
     engine.run()
     hired = set(threading.enumerate()) - before
     assert len(hired) == 3

@@ -30,12 +30,12 @@ BRIEF_CYCLES = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """Instructions of a program or function, or between ALONE and TOGETHER those of a loop.
+class CodeSpan:
+    """Instructions of a program, a function or a loop.
 
     Attributes:
-        begin: The first.
-        end: The one behind the last.
+        begin: The first; of a loop ALONE.
+        end: The one behind the last; of a loop TOGETHER.
         trips: Rounds of a loop; None where data decides.
     """
 
@@ -85,6 +85,8 @@ class Effort:
 
 
 _NOTHING = Effort()
+_BEHIND = 2
+"""Instructions from the end of a loop to where all threads go on: TOGETHER, and a barrier for those that waited."""
 _UNKNOWN = 1e12
 """Instructions on vectors of a leaf that is long, or of which nothing is known."""
 
@@ -105,14 +107,19 @@ class LoneSpans:
     """
 
     def __init__(
-        self, code: Int64, loops: Sequence[Span], wholes: Sequence[Span], work: Mapping[int, float], threads: int
+        self,
+        code: Int64,
+        loops: Sequence[CodeSpan],
+        wholes: Sequence[CodeSpan],
+        work: Mapping[int, float],
+        threads: int,
     ) -> None:
         self._ops, self._targets = code[:, 0].tolist(), code[:, 1].tolist()
         self._work, self._threads = work, threads
         self._loops = {span.begin: span for span in loops}
         self._wholes = {span.begin: span for span in wholes}
         self._functions: dict[int, Effort] = {}
-        self.loops: list[Span] = []
+        self.loops: list[CodeSpan] = []
         self.programs: dict[int, bool] = {}
         for span in wholes:
             if self._ops[span.end - 1] == Opcode.HALT:
@@ -126,17 +133,18 @@ class LoneSpans:
         while at < end:
             if self._ops[at] == Opcode.ALONE:
                 loop = self._loops[at]
-                effort, at = effort + self._loop(loop), loop.end
+                effort, at = effort + self._loop(loop), loop.end + _BEHIND
             else:
                 effort, at = effort + self._instruction(at), at + 1
         return effort
 
-    def _loop(self, loop: Span) -> Effort:
+    def _loop(self, loop: CodeSpan) -> Effort:
         effort = self._code(loop.begin + 1, loop.end).rounds(loop.trips)
-        if effort.alone > effort.shared or effort.streams:
+        meeting = effort.alone + MEETING_CYCLES
+        if meeting > effort.shared or effort.streams:
             return effort
         self.loops.append(loop)
-        return Effort(effort.alone, effort.alone, effort.certain)
+        return Effort(effort.alone, meeting, effort.certain)
 
     def _function(self, begin: int) -> Effort:
         """Time of a function, which is looked at once."""

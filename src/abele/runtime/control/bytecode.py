@@ -79,7 +79,7 @@ class Opcode(IntEnum):
     ALONE = 23
     """on, pc: if ``on`` is not 0, thread 0 alone runs what follows, and the others go to pc."""
     TOGETHER = 24
-    """on: the end of what thread 0 runs alone if ``on`` is not 0."""
+    """on, pc: the end of what thread 0 runs alone if ``on`` is not 0; if it is, all threads go to pc."""
 
 
 class SharedWord(IntEnum):

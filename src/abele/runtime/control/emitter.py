@@ -29,9 +29,9 @@ from abele.errors import InvalidOptionError, nearest
 from abele.graph import LibraryCall, Program, Stream
 from abele.graph.interval_set import EMPTY, IntervalSet
 from abele.kernels.code.drivers import STEP_WORDS
-from abele.runtime.control.alone import Span
+from abele.runtime.control.alone import CodeSpan
 from abele.runtime.control.bytecode import Assembler, NotesHead, NoteWord, Opcode
-from abele.runtime.control.leaf import MEETING_CYCLES, Fixed, Leaf, Phase, StashRow, Stepped, StreamUse
+from abele.runtime.control.leaf import MEETING_BYTES, Fixed, Leaf, Phase, StashRow, Stepped, StreamUse
 from abele.runtime.control.primitives import primitives
 from abele.runtime.memory.host_memory import address_of, aligned_block
 
@@ -179,8 +179,8 @@ class Emitter:
         self.timed: list[TimedInstruction] = []
         self.step: Program | None = None
         self.call: LibraryCall | None = None
-        self.loops: list[Span] = []
-        self.wholes: list[Span] = []
+        self.loops: list[CodeSpan] = []
+        self.wholes: list[CodeSpan] = []
         self._num_phases = 0
         self._stream_numbers: dict[Stream, int] = {}
         self._uses: dict[StreamUse, int] = {}
@@ -378,23 +378,28 @@ class Emitter:
 
     @contextmanager
     def span(self, trips: int | None) -> Iterator[None]:
-        """Code of a loop of so many trips, which thread 0 may run alone; None: data decides how many."""
+        """Code of a loop of so many trips, which thread 0 may run alone; None: data decides how many.
+
+        If all threads run it, they go on from its end without a meeting.
+        """
         assembler, after = self.assembler, self.assembler.label()
         self.fence()
         begin = assembler.here
         assembler.emit(Opcode.ALONE, 0, target=after)
         yield
-        assembler.emit(Opcode.TOGETHER, 0)
+        behind = assembler.label()
+        self.loops.append(CodeSpan(begin, assembler.here, trips))
+        assembler.emit(Opcode.TOGETHER, 0, target=behind)
         assembler.place(after)
-        self.loops.append(Span(begin, assembler.here, trips))
-        self.expect_barrier()
+        self.barrier()
+        assembler.place(behind)
 
     @contextmanager
     def whole(self) -> Iterator[None]:
         """Code of a program or function."""
         begin = self.assembler.here
         yield
-        self.wholes.append(Span(begin, self.assembler.here))
+        self.wholes.append(CodeSpan(begin, self.assembler.here))
 
     @contextmanager
     def repeat(self, count: int) -> Iterator[None]:
@@ -426,4 +431,4 @@ def _is_small(phase: Phase) -> bool:
         return False
     if len(phase) == 1 and (phase[0].is_short or phase[0].units <= 1):
         return True
-    return all(leaf.work_bytes is not None for leaf in phase) and sum(leaf.effort for leaf in phase) < MEETING_CYCLES
+    return sum(MEETING_BYTES if leaf.work_bytes is None else leaf.work_bytes for leaf in phase) < MEETING_BYTES

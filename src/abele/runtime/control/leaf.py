@@ -13,8 +13,8 @@ from abele.kernels import NativePlan
 
 MEETING_CYCLES = 2000
 """Instructions on vectors that take, with loads and stores, about as long as two threads take to meet."""
-_MEETING_BYTES = 4096
-"""Bytes that vertices and copies touch in about the same time."""
+MEETING_BYTES = 4096
+"""Bytes that copies touch in about the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +126,13 @@ class Leaf:
 
     @property
     def effort(self) -> float:
-        """Instructions on vectors that it takes, or as many as take the time that it takes; infinite if not known."""
-        if self.work_bytes is None:
+        """Instructions on vectors that it takes, or as many as take the time that it takes; infinite if not known.
+
+        What vertices do with the bytes that they touch is theirs alone.
+        """
+        if self.work_bytes is None or self.vertices:
             return self.cycles
-        return self.work_bytes * MEETING_CYCLES / _MEETING_BYTES
+        return self.work_bytes * MEETING_CYCLES / MEETING_BYTES
 
 
 Phase = tuple[Leaf, ...]

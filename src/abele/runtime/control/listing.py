@@ -32,7 +32,7 @@ _OPERANDS: dict[Opcode, str] = {
     Opcode.ADVANCE: "register add",
     Opcode.ROW: "register address stride address",
     Opcode.ALONE: "on pc",
-    Opcode.TOGETHER: "on",
+    Opcode.TOGETHER: "on pc",
 }
 """Operands of each operation, in order."""
 

@@ -181,7 +181,7 @@ class VirtualMachine:
         work = {timed.at: timed.leaf.effort for timed in emitter.timed if timed.leaf is not None}
         lone = LoneSpans(self.code, emitter.loops, emitter.wholes, work, threads)
         for loop in lone.loops:
-            self.code[[loop.begin, loop.end - 1], 1] = 1
+            self.code[[loop.begin, loop.end], 1] = 1
         return lone.programs
 
     @property

@@ -195,6 +195,8 @@ def _rounds(lowering: ProgramLowering, loop: Repeat | RepeatWhile) -> None:
         _end_round(lowering, loop)
         emitter.jump(begin)
         assembler.place(after)
+    # The predicate must not be overwritten before every thread has read it.
+    emitter.expect_barrier()
 
 
 def _end_round(lowering: ProgramLowering, loop: Repeat | RepeatWhile) -> None:

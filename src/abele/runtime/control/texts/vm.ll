@@ -163,7 +163,7 @@ passed:
 
 joining:
   %joins.here = icmp ne i64 %a, 0
-  br i1 %joins.here, label %shallower, label %fetch
+  br i1 %joins.here, label %shallower, label %passed
 shallower:
   %depth.inside = load i64, ptr %lone
   %depth.outside = sub i64 %depth.inside, 1
