@@ -1,4 +1,4 @@
-"""What thread 0 runs alone: chosen by the work of leaves, and without a difference to what is computed."""
+"""Code for thread 0 alone: chosen by the work of leaves, and without a difference to what is computed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from abele.runtime.control.leaf import Leaf
 
 
 def chosen(emitter: Emitter, threads: int = 2) -> LoneSpans:
-    """What would run alone of a program."""
+    """Parts of a program that would run alone."""
     work = {timed.at: timed.leaf.effort for timed in emitter.timed if timed.leaf is not None}
     return LoneSpans(emitter.assembler.finish(), emitter.loops, emitter.wholes, work, threads)
 

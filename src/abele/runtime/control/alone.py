@@ -1,4 +1,4 @@
-"""What thread 0 runs alone: loops and programs in which meetings of threads take longer than sharing the work saves.
+"""Code for thread 0 alone: loops and programs in which meetings of threads take longer than sharing the work saves.
 
 A step of a recurrence, of a solver or of a sampler is a few short leaves, which thread 0 runs anyway; threads then meet
 once or thrice a trip only to find that there is nothing to share. The way that is cheaper is chosen for each loop, from
@@ -24,7 +24,7 @@ from abele.runtime.control.bytecode import Opcode
 from abele.runtime.control.leaf import MEETING_CYCLES
 
 WAKING_CYCLES = 40 * MEETING_CYCLES
-"""Instructions on vectors in the time in which a thread that sleeps begins to run, some 20 microseconds."""
+"""Instructions on vectors in the time until a sleeping thread runs, some 20 microseconds."""
 BRIEF_CYCLES = 2_000_000
 """Instructions on vectors in about half a millisecond: Ctrl-C may wait for as long."""
 
@@ -88,7 +88,7 @@ _NOTHING = Effort()
 _BEHIND = 2
 """Instructions from the end of a loop to where all threads go on: TOGETHER, and a barrier for those that waited."""
 _UNKNOWN = 1e12
-"""Instructions on vectors of a leaf that is long, or of which nothing is known."""
+"""Instructions on vectors of a long leaf, or of one without a known time."""
 
 
 class LoneSpans:

@@ -126,7 +126,7 @@ class Leaf:
 
     @property
     def effort(self) -> float:
-        """Instructions on vectors that it takes, or as many as take the time that it takes; infinite if not known.
+        """Instructions on vectors, or as many as take the leaf's time; infinite if not known.
 
         What vertices do with the bytes that they touch is theirs alone.
         """

@@ -175,7 +175,7 @@ class VirtualMachine:
             self._shared[word] = value
 
     def _run_alone(self, emitter: Emitter, threads: int) -> Mapping[int, bool]:
-        """Let thread 0 run alone what pays; gives the programs of which that is all, True for brief ones."""
+        """Let thread 0 run alone what pays; gives the programs that it runs alone as a whole, True for brief ones."""
         if threads == 1:
             return {}
         work = {timed.at: timed.leaf.effort for timed in emitter.timed if timed.leaf is not None}
