@@ -33,13 +33,24 @@ def as_tiles(tiles: Iterable[int]) -> tuple[int, ...]:
     return tuple(int(t) for t in found)
 
 
-def check_tile_array_multi_slice(slices: tuple[Index, ...], shape: Sequence[int]) -> bool:
+def _items(key: Any, num_dimensions: int) -> tuple[Any, ...]:
+    """Index of each of the first dimensions, without an ellipsis."""
+    items = key if isinstance(key, tuple) else (key,)
+    at = next((n for n, item in enumerate(items) if item is Ellipsis), None)
+    if at is None:
+        return items
+    missing = num_dimensions - sum(item is not None for item in items) + 1
+    return (*items[:at], *[slice(None)] * missing, *items[at + 1 :])
+
+
+def check_tile_array_multi_slice(slices: Index | tuple[Index, ...], shape: Sequence[int]) -> bool:
     """True if slices leave each row of an array in one piece.
 
     Args:
-        slices: Index of each of the first dimensions; the first is that of tiles.
+        slices: Index of each of the first dimensions, or of the first one alone; that is the one of tiles.
         shape: Shape of the array.
     """
+    slices = _items(slices, len(shape))
     given = [s for s in slices if s is not None]
     if (slices and slices[0] is None) or len(given) > len(shape):
         return False
@@ -164,11 +175,7 @@ class TileShardedArray:
             TensorError: The parts of a row would not follow each other in memory.
             TensorIndexError: There is no such row, or no such part.
         """
-        items = key if isinstance(key, tuple) else (key,)
-        if any(item is Ellipsis for item in items):
-            at = next(n for n, item in enumerate(items) if item is Ellipsis)
-            missing = self.ndim - sum(item is not None for item in items) + 1
-            items = (*items[:at], *[slice(None)] * missing, *items[at + 1 :])
+        items = _items(key, self.ndim)
         first = items[0] if items else slice(None)
         try:
             stays = check_tile_array_multi_slice(items, self.shape)

@@ -165,13 +165,19 @@ def tile_map(
                 remedy="tile_gather(array, indices, tiles) brings rows to other tiles",
             )
     # Programs leave out parameters that only newer versions of JAX have.
-    named = {n: np.dtype(v) if isinstance(v, type) and issubclass(v, np.generic) else v for n, v in attributes.items()}
-    given = CallAttributes({**_DEFAULTS[known.name], **named})
+    given = CallAttributes({**_DEFAULTS[known.name], **{n: _hashable(v) for n, v in attributes.items()}})
     arrays = [a.array if isinstance(a.array, jax.core.Tracer | jax.Array) else jnp.asarray(a.array) for a in args]
     made = tile_map_p.bind(*arrays, called=known, tiles=numbers, attributes=given)
     results = [TileShardedArray(v, numbers) for v in made]
     is_one = len(results) == 1 if isinstance(known, TilePrimitive) else not known.multiple_results
     return results[0] if is_one else results
+
+
+def _hashable(value: Any) -> Any:
+    """A parameter as JAX takes it: lists as tuples, types of NumPy as dtypes."""
+    if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
+        return tuple(map(_hashable, value))
+    return np.dtype(value) if isinstance(value, type) and issubclass(value, np.generic) else value
 
 
 def _shown(tiles: Sequence[int]) -> str:
@@ -407,7 +413,10 @@ def create_ipu_tile_primitive(
         known = {n: as_device_array(_scalars(inavals, outavals, attributes, c)) for n, c in (constants or {}).items()}
         spaces = tmp_space if isinstance(tmp_space, Mapping) else {} if tmp_space is None else {"tmp": tmp_space}
         temps = {n: _aval(_scalars(inavals, outavals, attributes, t), inavals) for n, t in spaces.items()}
-        return _equation(p, tiles, vname, _Wiring(*named, known, temps, attributes), gp_filename, perf_estimate)
+        name, numbers = _templated(vname, {**named[0], **named[1]}, attributes), attributes
+        if any(map(callable, (*shapes.values(), *(constants or {}).values(), *spaces.values()))):
+            numbers = _of_vertex(name, gp_filename, attributes)  # the others are for those functions
+        return _equation(p, tiles, name, _Wiring(*named, known, temps, numbers), gp_filename, perf_estimate)
 
     register_ipu_tile_primitive(made, translation)
     return made
@@ -461,14 +470,19 @@ def declare_ipu_tile_primitive(vname: str, gp_filename: Any = None) -> Callable[
             constants, temps, perf = (*rest, {}, {}, 0)[:3] if len(rest) < 3 else rest[:3]
             known = {n: as_device_array(c) for n, c in (constants or {}).items()}
             name = _templated(vname, ins | outs, attributes)
-            fields = {f.name for f in found_vertex(name, _source(gp_filename)).fields}
-            of_vertex = {n: v for n, v in attributes.items() if n in fields}
-            return _equation(p, tiles, name, _Wiring(ins, outs, known, temps or {}, of_vertex), gp_filename, perf)
+            numbers = _of_vertex(name, gp_filename, attributes)
+            return _equation(p, tiles, name, _Wiring(ins, outs, known, temps or {}, numbers), gp_filename, perf)
 
         register_ipu_tile_primitive(made, translation)
         return made
 
     return declared
+
+
+def _of_vertex(name: str, gp_filename: Any, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes that are fields of a vertex."""
+    fields = {f.name for f in found_vertex(name, _source(gp_filename)).fields}
+    return {n: v for n, v in attributes.items() if n in fields}
 
 
 def _source(gp_filename: Any) -> str:
@@ -491,9 +505,10 @@ def _equation(
 ) -> IpuTileMapEquation:
     ins, outs = wiring.ins, wiring.outs
     both = set(ins) & set(outs)
-    whole, others = make_ipu_vertex_attributes(**wiring.numbers)
+    wired = {*ins, *outs, *wiring.constants, *wiring.temps}
+    whole, others = make_ipu_vertex_attributes(**{n: v for n, v in wiring.numbers.items() if n not in wired})
     return IpuTileMapEquation(
-        vname=_templated(vname, {**ins, **outs}, wiring.numbers),
+        vname=vname,
         pname=p.name,
         tiles=tiles,
         inputs_info=(
@@ -537,3 +552,49 @@ class _Clone(Primitive):  # type: ignore[misc]
         )
         made = [ShapedArray(s.shape, s.dtype) for s in (shapes if self.multiple_results else [shapes])]
         return made if self.multiple_results else made[0]
+
+
+# --- calls by record --------------------------------------------------------------------------------------------------
+
+
+def _recorded(attributes: Mapping[str, Any]) -> IpuTileMapEquation:
+    return IpuTileMapEquation.from_json_str(attributes["tile_map_eqn_json"])
+
+
+_equation_call_p = TilePrimitive(
+    "tile_map_equation_call",
+    lambda avals, attributes: [
+        ShapedArray(tuple(i.shape), i.dtype.element.np) for i in _recorded(attributes).outputs_info
+    ],
+)
+register_ipu_tile_primitive(_equation_call_p, lambda p, tiles, inavals, attributes: _recorded(attributes))
+
+
+@_equation_call_p.def_impl
+def _call_of_record(*row: Any, pname: str, tile_map_eqn_json: str, **attributes: Any) -> Any:
+    get_ipu_tile_primitive_translation(pname)
+    return _HOST[pname](*row, **{**_DEFAULTS[pname], **attributes})
+
+
+def tile_map_equation_call_multi_out(
+    inputs: Sequence[Any], pname: str, tiles: Sequence[int], tile_map_eqn_json: str, **attributes: Any
+) -> list[Any]:
+    """Results of a vertex that a record names, on arrays whose rows lie on tiles.
+
+    Args:
+        inputs: Arrays with a row for each tile.
+        pname: Name of the primitive that gives the results' meaning on the host.
+        tiles: Tile of each vertex.
+        tile_map_eqn_json: An :class:`IpuTileMapEquation` as JSON.
+        **attributes: Parameters of the primitive, for the host.
+    """
+    arrays = [a if isinstance(a, jax.core.Tracer | jax.Array) else jnp.asarray(a) for a in inputs]
+    given = CallAttributes({**attributes, "pname": pname, "tile_map_eqn_json": tile_map_eqn_json})
+    return list(tile_map_p.bind(*arrays, called=_equation_call_p, tiles=as_tiles(tiles), attributes=given))
+
+
+def tile_map_equation_call_single_out(
+    inputs: Sequence[Any], pname: str, tiles: Sequence[int], tile_map_eqn_json: str, **attributes: Any
+) -> Any:
+    """The result of a vertex that has one; see :func:`tile_map_equation_call_multi_out`."""
+    return tile_map_equation_call_multi_out(inputs, pname, tiles, tile_map_eqn_json, **attributes)[0]

@@ -216,7 +216,7 @@ def emit(
         source=said.gp_filename or "",
         rows=[(i.name, _vectors(i)) for i in {i.name: i for i in fields}.values() if i.vertex_dim2],
         slices=[(i.name, [(s.begin, s.end) for s in i.slices2d]) for i in fields if i.slices2d],
-        scratch=[(i.name, i.size, i.dtype.element) for i in said.temps_info],
+        scratch=[(i.name, i.size, i.dtype.element) for i in said.scratch_info],
         state=[(a.key, a.value) for a in numbers],
         meaning=meaning,
     )

@@ -271,8 +271,6 @@ def _power(p: Primitive, tiles: Any, inavals: Avals, attributes: Params) -> Any:
         return TileView()
     if power == -1:
         return _unary("INVERSE", False)(p, tiles, inavals, attributes)
-    if power < 1:
-        raise refuse(p, f"with the exponent {power}", "exponents of 1 and more, and −1")
     if power == 2:
         return _unary("SQUARE", False)(p, tiles, inavals, attributes)
     return equation(
@@ -287,11 +285,9 @@ def _power(p: Primitive, tiles: Any, inavals: Avals, attributes: Params) -> Any:
 # --- along a dimension ------------------------------------------------------------------------------------------------
 
 
-def _around(shape: Shape, axes: Sequence[int], p: Primitive) -> tuple[int, int, int]:
+def _around(shape: Shape, axes: Sequence[int]) -> tuple[int, int, int]:
     """Elements outside of, along and inside of neighbouring dimensions."""
     first, last = min(axes), max(axes)
-    if sorted(axes) != list(range(first, last + 1)):
-        raise refuse(p, f"over the dimensions {list(axes)}", "dimensions beside each other, or one call for each")
     sizes = [int(np.prod(part, dtype=np.int64)) for part in (shape[:first], shape[first : last + 1], shape[last + 1 :])]
     return sizes[0], sizes[1], sizes[2]
 
@@ -315,14 +311,27 @@ def _reduce(p: Primitive, tiles: Any, inavals: Avals, attributes: Params) -> Any
     if not axes:
         return TileView()
     (named, op), kind = _REDUCE[p.name], kind_of(value)
-    outer, num, inner = _around(value.shape, axes, p)
+    if not all(value.shape[a] for a in axes):
+        raise refuse(p, "over no elements")
+    joined = _neighbours(value.shape, axes)
+    if joined is None:
+        others = [d for d in range(len(value.shape)) if d not in axes]
+        return equation(
+            p,
+            tiles,
+            f"tessellate::ReduceAnywhere<{op},{kind}>",
+            [
+                make_ipu_vertex_in_info("x", value),
+                *_positions(firsts=_offsets(value.shape, others), terms=_offsets(value.shape, sorted(axes))),
+            ],
+            [make_ipu_vertex_out_info("out", made)],
+        )
+    outer, num, inner = joined
     popops = (
         named and kind in ("float", "half", "int", "unsigned int", "bool") and max(outer, num, inner) < _COUNT_LIMIT
     )
     if kind == "bool" and op not in ("and", "or"):
         popops = False
-    if not num:
-        raise refuse(p, "over no elements")
     if popops and inner == 1:
         return equation(
             p,
@@ -347,6 +356,13 @@ def _reduce(p: Primitive, tiles: Any, inavals: Avals, attributes: Params) -> Any
     return _along(p, tiles, f"tessellate::Reduce<{op},{kind}>", value, made, num=num, inner=inner)
 
 
+def _neighbours(shape: Shape, axes: Sequence[int]) -> tuple[int, int, int] | None:
+    """Elements outside of, along and inside of dimensions that are neighbours, but for those of one element."""
+    wide = [a for a in axes if shape[a] != 1] or [axes[0]]
+    between = [d for d in range(min(wide), max(wide)) if d not in wide and shape[d] != 1]
+    return None if between else _around(shape, [min(wide), max(wide)])
+
+
 def _along(p: Primitive, tiles: Any, vname: str, value: Any, made: Any, num: int, inner: int) -> IpuTileMapEquation:
     ends = [make_ipu_vertex_in_info("x", value)], [make_ipu_vertex_out_info("out", made)]
     return equation(p, tiles, vname, *ends, num=num, inner=inner)
@@ -357,7 +373,7 @@ _SCAN = {"cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min"}
 
 def _scan(p: Primitive, tiles: Any, inavals: Avals, attributes: Params) -> IpuTileMapEquation:
     (value,) = inavals
-    _, num, inner = _around(value.shape, [attributes["axis"] % len(value.shape)], p)
+    _, num, inner = _around(value.shape, [attributes["axis"] % len(value.shape)])
     turned = "true" if attributes["reverse"] else "false"
     name = f"tessellate::Scan<{_SCAN[p.name]},{kind_of(value)},{turned}>"
     return _along(p, tiles, name, value, value, num=num, inner=inner)
@@ -365,7 +381,7 @@ def _scan(p: Primitive, tiles: Any, inavals: Avals, attributes: Params) -> IpuTi
 
 def _extremum(p: Primitive, tiles: Any, inavals: Avals, attributes: Params) -> IpuTileMapEquation:
     (value,), (made,) = inavals, results_of(p, inavals, attributes)
-    _, num, inner = _around(value.shape, [a % len(value.shape) for a in attributes["axes"]], p)
+    _, num, inner = _around(value.shape, [a % len(value.shape) for a in attributes["axes"]])
     name = f"tessellate::ArgExtremum<{p.name.removeprefix('arg')},{kind_of(value)},{kind_of(made)}>"
     return _along(p, tiles, name, value, made, num=num, inner=inner)
 
@@ -380,6 +396,11 @@ def _offsets(shape: Shape, dims: Sequence[int]) -> Any:
     for d in dims:
         found = (found[:, None] + np.arange(shape[d]) * strides[d]).reshape(-1)
     return found
+
+
+def _positions(**named: Any) -> list[IpuVertexIOInfo]:
+    """Offsets of elements as constants of a vertex."""
+    return [make_ipu_vertex_constant_info(n, np.asarray(v, np.uint32)) for n, v in named.items()]
 
 
 UNITS = 16
@@ -430,22 +451,22 @@ def _dot(p: Primitive, tiles: Any, inavals: Avals, attributes: Params) -> IpuTil
     left, right = _offsets(lhs.shape, [*batch, *rows]), _offsets(rhs.shape, [*others, *columns])
     terms, partners = _offsets(lhs.shape, along), _offsets(rhs.shape, across)
     num, steps = len(terms), [int(t[1] - t[0]) if len(t) > 1 else 1 for t in (terms, partners)]
+    samples = max(1, int(np.prod([lhs.shape[d] for d in batch], dtype=np.int64)))
+    counts = {"columns": len(right) // samples, "batch_rows": len(left) // samples}
+    kinds = f"<{kind_of(lhs)},{kind_of(made)}>"
+    ends = [make_ipu_vertex_in_info("lhs", lhs), make_ipu_vertex_in_info("rhs", rhs)]
+    ends += _positions(left=left, right=right)
+    out = [make_ipu_vertex_out_info("out", made)]
     if any(len(t) > 1 and (np.diff(t) != s).any() for t, s in zip((terms, partners), steps, strict=True)):
-        raise refuse(p, f"along {list(along)} and {list(across)}", "dimensions beside each other, in one order")
-    samples = int(np.prod([lhs.shape[d] for d in batch], dtype=np.int64))
+        ends += _positions(left_terms=terms, right_terms=partners)
+        return equation(p, tiles, f"tessellate::DotAnywhere{kinds}", ends, out, **counts)
     return equation(
         p,
         tiles,
-        f"tessellate::Dot<{kind_of(lhs)},{kind_of(made)}>",
-        [
-            make_ipu_vertex_in_info("lhs", lhs),
-            make_ipu_vertex_in_info("rhs", rhs),
-            make_ipu_vertex_constant_info("left", left.astype(np.uint32)),
-            make_ipu_vertex_constant_info("right", right.astype(np.uint32)),
-        ],
-        [make_ipu_vertex_out_info("out", made)],
-        columns=len(right) // max(1, samples),
-        batch_rows=len(left) // max(1, samples),
+        f"tessellate::Dot{kinds}",
+        ends,
+        out,
+        **counts,
         num=num,
         left_step=steps[0],
         right_step=steps[1],
@@ -470,7 +491,10 @@ def _transpose(p: Primitive, tiles: Any, inavals: Avals, attributes: Params) -> 
         else:
             merged.append([d])
     if len(merged) > 4:
-        raise refuse(p, f"with the order {list(attributes['permutation'])}", "up to four dimensions at a time")
+        places = _positions(firsts=_offsets(value.shape, attributes["permutation"]), terms=[0])
+        whole = f"tessellate::ReduceAnywhere<max,{kind_of(value)}>"  # of one element each
+        ends = [make_ipu_vertex_in_info("x", value), *places]
+        return equation(p, tiles, whole, ends, [make_ipu_vertex_out_info("out", made)])
     sizes = [1] * (4 - len(merged)) + [int(np.prod([value.shape[d] for d in group])) for group in merged]
     steps = [0] * (4 - len(merged)) + [strides[group[-1]] for group in merged]
     return equation(
@@ -486,7 +510,7 @@ def _transpose(p: Primitive, tiles: Any, inavals: Avals, attributes: Params) -> 
 
 def _iota(p: Primitive, tiles: Any, inavals: Avals, attributes: Params) -> IpuTileMapEquation:
     (made,), shape = results_of(p, (), attributes), tuple(attributes["shape"])
-    _, num, inner = _around(shape, [attributes["dimension"] % len(shape)], p)
+    _, num, inner = _around(shape, [attributes["dimension"] % len(shape)])
     out = [make_ipu_vertex_out_info("out", made)]
     return equation(p, tiles, f"tessellate::Iota<{kind_of(made)}>", [], out, num=num, inner=inner)
 
@@ -497,8 +521,22 @@ def _gather(p: Primitive, tiles: Any, inavals: Avals, attributes: Params) -> Ipu
     whole = tuple(attributes["slice_sizes"]) == (1, *table.shape[1:])
     first = tuple(numbers.start_index_map) == (0,) and tuple(numbers.collapsed_slice_dims) == (0,)
     behind = tuple(numbers.offset_dims) == tuple(range(len(made.shape) - len(table.shape) + 1, len(made.shape)))
-    if not (whole and first and behind) or numbers.operand_batching_dims:
-        raise refuse(p, f"with {numbers}", "gather whole rows of the first dimension")
+    outside = _outside(attributes["mode"], "fill")
+    if not (whole and first and behind) or numbers.operand_batching_dims or outside == "fill":
+        filler = make_ipu_vertex_constant_info("filler", np.full(1, _filler(table, attributes), table.dtype))
+        windows = _windows(
+            table.shape,
+            indices.shape,
+            made.shape,
+            sizes=attributes["slice_sizes"],
+            inside=numbers.offset_dims,
+            left_out=(*numbers.collapsed_slice_dims, *numbers.operand_batching_dims),
+            indexed=numbers.start_index_map,
+            batches=(numbers.operand_batching_dims, numbers.start_indices_batching_dims),
+        )
+        ends = [make_ipu_vertex_in_info("x", table), make_ipu_vertex_in_info("indices", indices), filler, *windows]
+        name = f"tessellate::GatherWindows<{kind_of(table)},{outside}>"
+        return equation(p, tiles, name, ends, [make_ipu_vertex_out_info("out", made)])
     return equation(
         p,
         tiles,
@@ -511,9 +549,73 @@ def _gather(p: Primitive, tiles: Any, inavals: Avals, attributes: Params) -> Ipu
     )
 
 
+def _outside(mode: Any, otherwise: str) -> str:
+    """What becomes of windows outside of an array."""
+    found = lax.GatherScatterMode.from_any(mode) if isinstance(mode, (str, type(None))) else mode
+    return otherwise if found == lax.GatherScatterMode.FILL_OR_DROP else "clip"
+
+
+def _filler(table: Any, attributes: Params) -> Any:
+    """The number in place of what lies outside of an array, as JAX chooses it."""
+    if attributes.get("fill_value") is not None:
+        return attributes["fill_value"]
+    kind = np.dtype(table.dtype)
+    if kind.kind == "b":
+        return True
+    return np.nan if kind.kind not in "iu" else np.iinfo(kind).max if kind.kind == "u" else np.iinfo(kind).min
+
+
+def _windows(
+    shape: Shape,
+    indices: Shape,
+    result: Shape,
+    *,
+    sizes: Sequence[int],
+    inside: Sequence[int],
+    left_out: Sequence[int],
+    indexed: Sequence[int],
+    batches: tuple[Sequence[int], Sequence[int]],
+) -> list[IpuVertexIOInfo]:
+    """Fields of a vertex that reads or changes windows of an array.
+
+    Args:
+        shape: Shape of the array.
+        indices: Shape of the indices, whose last dimension is that of one index.
+        result: Shape of what is gathered, or of the updates.
+        sizes: Extents of a window.
+        inside: Dimensions of ``result`` within a window; the others are those of indices.
+        left_out: Dimensions of the array that ``inside`` has none of.
+        indexed: Dimension of the array that each number of an index is of.
+        batches: Dimensions of the array, and those of indices, that go together.
+    """
+    strides = [int(np.prod(shape[d + 1 :], dtype=np.int64)) for d in range(len(shape))]
+    kept = [d for d in range(len(shape)) if d not in left_out]
+    offsets = np.zeros(1, np.int64)
+    for d in kept:
+        offsets = (offsets[:, None] + np.arange(sizes[d]) * strides[d]).reshape(-1)
+    bases = np.zeros(indices[:-1], np.int64)
+    for d, e in zip(*batches, strict=True):
+        along = np.arange(indices[e]) * strides[d]
+        bases += along.reshape([-1 if n == e else 1 for n in range(len(indices) - 1)])
+    outer = [d for d in range(len(result)) if d not in inside]
+    numbers = {
+        "strides": np.array([strides[d] for d in indexed], np.int32),
+        "limits": np.array([shape[d] - sizes[d] for d in indexed], np.int32),
+    }
+    return [
+        *(make_ipu_vertex_constant_info(n, v) for n, v in numbers.items()),
+        *_positions(offsets=offsets, bases=bases.reshape(-1)),
+        *_positions(rows=_offsets(result, outer), columns=_offsets(result, inside)),
+    ]
+
+
 _SCATTER = {"scatter": None, "scatter-add": "ADD", "scatter_add": "ADD", "scatter-mul": "MUL", "scatter_mul": "MUL"} | {
     "scatter-max": "MAX",
     "scatter_max": "MAX",
+    "scatter-min": "MIN",
+    "scatter_min": "MIN",
+    "scatter-sub": "SUB",
+    "scatter_sub": "SUB",
 }
 
 
@@ -523,8 +625,28 @@ def _scatter(p: Primitive, tiles: Any, inavals: Avals, attributes: Params) -> Ip
     kind, width = kind_of(table), int(np.prod(table.shape[1:], dtype=np.int64))
     first = tuple(numbers.scatter_dims_to_operand_dims) == (0,) and tuple(numbers.inserted_window_dims) == (0,)
     behind = tuple(numbers.update_window_dims) == tuple(range(len(rows.shape) - len(table.shape) + 1, len(rows.shape)))
-    if not (first and behind) or numbers.operand_batching_dims:
-        raise refuse(p, f"with {numbers}", "change whole rows of the first dimension")
+    outside = _outside(attributes["mode"], "drop")
+    in_popops = join not in ("MIN", "SUB") and first and behind and not numbers.operand_batching_dims
+    if not in_popops or outside == "drop" or tuple(rows.shape[len(rows.shape) - len(table.shape) + 1 :]) != tuple(
+        table.shape[1:]
+    ):
+        left_out = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
+        extents = iter([rows.shape[d] for d in numbers.update_window_dims])
+        sizes = [1 if d in left_out else next(extents) for d in range(len(table.shape))]
+        windows = _windows(
+            table.shape,
+            indices.shape,
+            rows.shape,
+            sizes=sizes,
+            inside=numbers.update_window_dims,
+            left_out=left_out,
+            indexed=numbers.scatter_dims_to_operand_dims,
+            batches=(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims),
+        )
+        changed = make_ipu_vertex_inout_info("x", table)
+        others = [make_ipu_vertex_in_info("indices", indices), make_ipu_vertex_in_info("updates", rows)]
+        name = f"tessellate::ScatterWindows<{kind},{(join or 'set').lower()},{outside}>"
+        return equation(p, tiles, name, [changed, *others, *windows], [changed])
     base = make_ipu_vertex_inout_info("baseT", table)
     inputs = [base, make_ipu_vertex_in_info("offsets", indices), make_ipu_vertex_in_info("subT", rows)]
     name = f"popops::MultiUpdate<{kind},false>"
@@ -575,7 +697,7 @@ def _register() -> None:
         found = _primitive_of(name)
         if found is not None:
             register_ipu_tile_primitive(found, translation, defaults)
-    for name in ("scatter", "scatter_add", "scatter_mul", "scatter_max"):
+    for name in ("scatter", "scatter_add", "scatter_sub", "scatter_mul", "scatter_max", "scatter_min"):
         register_ipu_tile_primitive(getattr(lax, f"{name}_p"), _scatter, changed, _host_scatter(getattr(lax, name)))
 
 

@@ -11,7 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum, IntEnum
 from pathlib import Path
 from typing import Any, Self, get_args, get_type_hints
@@ -137,6 +137,15 @@ def _typed(kind: Any, value: Any) -> Any:
     return wanted(value) if isinstance(wanted, type) else value
 
 
+class Listed(tuple[Any, ...]):
+    """A tuple that equals a list of the same, as a vector of C++ does."""
+
+    def __eq__(self, other: object) -> bool:
+        return tuple(self) == (tuple(other) if isinstance(other, list) else other)
+
+    __hash__ = tuple.__hash__
+
+
 class Json:
     """Mixin of records that are written as JSON and read back."""
 
@@ -151,7 +160,16 @@ class Json:
         return made
 
 
-@dataclass(frozen=True)
+class TextBytes(bytes):
+    """Bytes that equal the text that they encode, as a string of C++ does."""
+
+    def __eq__(self, other: object) -> bool:
+        return bytes(self) == (other.encode() if isinstance(other, str) else other)
+
+    __hash__ = bytes.__hash__
+
+
+@dataclass
 class Base64Data(Json):
     """Bytes as text.
 
@@ -169,7 +187,7 @@ class Base64Data(Json):
     @property
     def decoded_data(self) -> bytes:
         """The bytes."""
-        return base64.b64decode(self.encoded_data)
+        return TextBytes(base64.b64decode(self.encoded_data))
 
     @property
     def is_empty(self) -> bool:
@@ -182,7 +200,23 @@ class Base64Data(Json):
         return Base64Data.from_decoded_data(np.ascontiguousarray(array).tobytes())
 
 
-@dataclass(frozen=True)
+@dataclass
+class IpuShapedArray(Json):
+    """Shape and element type of an array."""
+
+    shape: tuple[int, ...]
+    dtype: IpuType
+
+    def __post_init__(self) -> None:
+        self.shape, self.dtype = Listed(int(n) for n in self.shape), IpuType.of(self.dtype)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+
+@dataclass
 class IpuTensorSlice(Json):
     """Elements ``begin`` to ``end`` of a flattened row."""
 
@@ -202,7 +236,7 @@ class IpuTensorSlice(Json):
     makeTensor2dSlices = make_tensor2d_slices  # noqa: N815
 
 
-@dataclass(frozen=True)
+@dataclass
 class IpuVertexAttributeI32(Json):
     """A whole number of a vertex."""
 
@@ -215,12 +249,12 @@ class IpuVertexAttributeI32(Json):
         return self.key
 
 
-@dataclass(frozen=True)
+@dataclass
 class IpuVertexAttributeU32(IpuVertexAttributeI32):
     """A whole number of a vertex that is not negative."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class IpuVertexAttributeF32(Json):
     """A number of a vertex."""
 
@@ -236,7 +270,7 @@ class IpuVertexAttributeF32(Json):
 # --- fields and calls -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass
 class IpuVertexIOInfo(Json):
     """A field of a vertex.
 
@@ -255,15 +289,15 @@ class IpuVertexIOInfo(Json):
     shape: tuple[int, ...]
     dtype: IpuType
     vertex_dim2: int = 0
-    constant_data: Base64Data | None = None
-    slices2d: tuple[IpuTensorSlice, ...] | None = None
+    constant_data: Base64Data = field(default_factory=Base64Data)
+    slices2d: tuple[IpuTensorSlice, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
-        object.__setattr__(self, "dtype", IpuType.of(self.dtype) if not isinstance(self.dtype, str) else self.dtype)
-        object.__setattr__(self, "iotype", IpuVertexIOType(self.iotype))
-        if self.slices2d is not None:
-            object.__setattr__(self, "slices2d", tuple(self.slices2d) or None)
+        self.shape = Listed(int(n) for n in self.shape)
+        self.dtype = IpuType.of(self.dtype) if not isinstance(self.dtype, str) else self.dtype
+        self.iotype = IpuVertexIOType(self.iotype)
+        self.constant_data = self.constant_data or Base64Data()
+        self.slices2d = Listed(self.slices2d or ())
 
     @property
     def size(self) -> int:
@@ -278,7 +312,7 @@ class IpuVertexIOInfo(Json):
     @property
     def is_constant_input(self) -> bool:
         """True if its contents are part of the program."""
-        return self.constant_data is not None and not self.constant_data.is_empty
+        return not self.constant_data.is_empty
 
     @property
     def is_constant(self) -> bool:
@@ -288,11 +322,10 @@ class IpuVertexIOInfo(Json):
     @property
     def constant(self) -> Array:
         """Contents of a constant."""
-        assert self.constant_data is not None
         return np.frombuffer(self.constant_data.decoded_data, self.dtype.element.np).reshape(self.shape)
 
 
-@dataclass(frozen=True)
+@dataclass
 class IpuTileMapEquation(Json):
     """A call of a vertex on tiles.
 
@@ -308,7 +341,7 @@ class IpuTileMapEquation(Json):
         gp_filename: C++ file, or source text, that has the vertex; None for vertices of libraries.
         perf_estimate: Cycles that the author expects. The machine counts its own.
         tmp_space_name: Field that needs memory during the call alone.
-        tmp_space_aval: Its size: something with a shape and a type.
+        tmp_space_aval: Its size: a field, or something with a shape and a type.
         temps_info: Further such fields.
         sync: True for a barrier before the call. Each call is a superstep, which has one.
     """
@@ -324,24 +357,28 @@ class IpuTileMapEquation(Json):
     gp_filename: str | None = None
     perf_estimate: int = 0
     tmp_space_name: str = ""
-    tmp_space_aval: Any = None
+    tmp_space_aval: IpuVertexIOInfo | None = None
     temps_info: tuple[IpuVertexIOInfo, ...] = ()
     sync: bool = False
 
     def __post_init__(self) -> None:
         for name in ("inputs_info", "outputs_info", "attributes_u32", "attributes_i32", "attributes_f32", "temps_info"):
-            object.__setattr__(self, name, tuple(getattr(self, name) or ()))
-        object.__setattr__(self, "tiles", tuple(int(t) for t in self.tiles))
-        if self.tmp_space_name and self.tmp_space_aval is not None:
-            if not isinstance(self.tmp_space_aval, IpuVertexIOInfo):
-                made = make_ipu_vertex_out_info(self.tmp_space_name, self.tmp_space_aval)
-                object.__setattr__(self, "temps_info", (*self.temps_info, made))
-            object.__setattr__(self, "tmp_space_aval", None)
+            setattr(self, name, Listed(getattr(self, name) or ()))
+        self.tiles = Listed(int(t) for t in self.tiles)
+        given: Any = self.tmp_space_aval
+        if given is not None and not isinstance(given, IpuVertexIOInfo):
+            self.tmp_space_aval = make_ipu_vertex_out_info(self.tmp_space_name, given)
+
+    @property
+    def scratch_info(self) -> tuple[IpuVertexIOInfo, ...]:
+        """Fields that need memory during the call alone."""
+        first = [self.tmp_space_aval] if self.tmp_space_name and self.tmp_space_aval is not None else []
+        return (*first, *self.temps_info)
 
     @property
     def use_tmp_space(self) -> bool:
         """True if it needs memory during the call alone."""
-        return bool(self.temps_info)
+        return bool(self.scratch_info)
 
     @property
     def vertex_name(self) -> str:
@@ -360,8 +397,8 @@ def _info(
 ) -> IpuVertexIOInfo:
     if rank == 2 and not vertex_dim2 and aval.shape:
         vertex_dim2 = int(aval.shape[-1])
-    data = None if constant is None else Base64Data.encode_array(constant)
-    slices = tuple(slices2d) if slices2d else None
+    data = Base64Data() if constant is None else Base64Data.encode_array(constant)
+    slices = tuple(slices2d or ())
     shape, kind = tuple(aval.shape), IpuType.of(aval)
     return IpuVertexIOInfo(name, iotype, shape, kind, int(vertex_dim2), constant_data=data, slices2d=slices)
 
@@ -463,7 +500,7 @@ def make_ipu_vertex_name_templated(basename: str, *arguments: Any) -> str:
     >>> make_ipu_vertex_name_templated("Scale", np.float32, np.int32)
     'Scale<float,int>'
     """
-    return f"{basename}<{','.join(map(template_argument, arguments))}>"
+    return f"{basename}<{','.join(map(template_argument, arguments))}>" if arguments else basename
 
 
 def template_argument(given: Any) -> str:

@@ -115,6 +115,39 @@ def Dot(kind: ElementType, made: ElementType) -> type:
     return Dot
 
 
+@vertex_template
+def DotAnywhere(kind: ElementType, made: ElementType) -> type:
+    """Sums of products as of :func:`Dot`, whose terms lie anywhere: their offsets are given."""
+    acc = wide(kind)
+
+    @codelet(name=f"tessellate::DotAnywhere<{kind.poplar_name},{made.poplar_name}>")
+    class DotAnywhere(MultiVertex):
+        lhs: Input[Vector[kind]]
+        rhs: Input[Vector[kind]]
+        left: Input[Vector[u32]]
+        right: Input[Vector[u32]]
+        left_terms: Input[Vector[u32]]
+        right_terms: Input[Vector[u32]]
+        out: Output[Vector[made]]
+        columns: u32
+        batch_rows: u32
+
+        def compute(self, worker_id):
+            columns = i32(self.columns)
+            batch_rows = i32(self.batch_rows)
+            for r in range(worker_id, len(self.left), self.num_workers):
+                first = self.left[r]
+                other = (i32(r) // batch_rows) * columns
+                for c in range(columns):
+                    second = self.right[other + c]
+                    total = acc(0)
+                    for k in range(len(self.left_terms)):
+                        total += acc(self.lhs[first + self.left_terms[k]]) * acc(self.rhs[second + self.right_terms[k]])
+                    self.out[i32(r) * columns + c] = made(total)
+
+    return DotAnywhere
+
+
 # --- along one dimension ----------------------------------------------------------------------------------------------
 
 # Operands are [outer, num, inner]; what runs along ``num`` is done for each of the other two.
@@ -156,6 +189,43 @@ def Reduce(op: str, kind: ElementType) -> type:
                 self.out[r] = kind(total)
 
     return Reduce
+
+
+@vertex_template
+def ReduceAnywhere(op: str, kind: ElementType) -> type:
+    """As :func:`Reduce`, along dimensions anywhere: offsets of the first elements and of terms are given."""
+    acc = wide(kind)
+
+    @codelet(name=f"tessellate::ReduceAnywhere<{op},{kind.poplar_name}>")
+    class ReduceAnywhere(MultiVertex):
+        x: Input[Vector[kind]]
+        firsts: Input[Vector[u32]]
+        terms: Input[Vector[u32]]
+        out: Output[Vector[kind]]
+
+        def compute(self, worker_id):
+            for r in range(worker_id, len(self.out), self.num_workers):
+                first = self.firsts[r]
+                total = acc(self.x[first + self.terms[0]])
+                for k in range(1, len(self.terms)):
+                    value = acc(self.x[first + self.terms[k]])
+                    if op == "add":
+                        total += value
+                    elif op == "mul":
+                        total *= value
+                    elif op == "max":
+                        total = max(total, value)
+                    elif op == "min":
+                        total = min(total, value)
+                    elif op == "and":
+                        total = total & value
+                    elif op == "or":
+                        total = total | value
+                    else:
+                        total = total ^ value
+                self.out[r] = kind(total)
+
+    return ReduceAnywhere
 
 
 @vertex_template
@@ -285,8 +355,9 @@ def Iota(kind: ElementType) -> type:
 
 @vertex_template
 def Power(kind: ElementType, times: str) -> type:
-    """A whole power above 0, by products."""
+    """A whole power, by products."""
     count, acc = int(times), wide(kind)
+    factors = max(count, -count)
 
     @codelet(name=f"tessellate::Power<{kind.poplar_name},{times}>")
     class Power(MultiVertex):
@@ -296,12 +367,112 @@ def Power(kind: ElementType, times: str) -> type:
         def compute(self, worker_id):
             for i in range(worker_id, len(self.out), self.num_workers):
                 value = acc(self.x[i])
-                total = value
-                for _ in range(1, count):
+                total = acc(1)
+                for _ in range(factors):
                     total = total * value
+                if count < 0:
+                    total = acc(1) / total
                 self.out[i] = kind(total)
 
     return Power
+
+
+# --- windows at indices -----------------------------------------------------------------------------------------------
+
+# A window begins where its index says: the sum of index k times strides[k]. Its element w lies offsets[w] behind that,
+# and is element rows[b] + columns[w] of what is gathered or scattered.
+
+
+@vertex_template
+def GatherWindows(kind: ElementType, outside: str) -> type:
+    """Windows of an array; of those outside of it the filler where ``outside`` is ``fill``, else the nearest one."""
+
+    @codelet(name=f"tessellate::GatherWindows<{kind.poplar_name},{outside}>")
+    class GatherWindows(MultiVertex):
+        x: Input[Vector[kind]]
+        indices: Input[Vector[i32]]
+        filler: Input[Vector[kind]]
+        strides: Input[Vector[i32]]
+        limits: Input[Vector[i32]]
+        offsets: Input[Vector[u32]]
+        bases: Input[Vector[u32]]
+        rows: Input[Vector[u32]]
+        columns: Input[Vector[u32]]
+        out: Output[Vector[kind]]
+
+        def compute(self, worker_id):
+            num = len(self.strides)
+            for b in range(worker_id, len(self.rows), self.num_workers):
+                first = i32(self.bases[b])
+                is_inside = True
+                for k in range(num):
+                    index = self.indices[b * num + k]
+                    near = max(min(index, self.limits[k]), i32(0))
+                    if near != index:
+                        is_inside = False
+                    first += near * self.strides[k]
+                to = self.rows[b]
+                for w in range(len(self.columns)):
+                    value = self.x[first + i32(self.offsets[w])]
+                    if outside == "fill":
+                        if not is_inside:
+                            value = self.filler[0]
+                    self.out[to + self.columns[w]] = value
+
+    return GatherWindows
+
+
+SHARE = 8
+"""Neighbouring elements that one worker changes: 8 bytes of any type, so that none writes into another's word."""
+
+
+@vertex_template
+def ScatterWindows(kind: ElementType, op: str, outside: str) -> type:
+    """Windows of an array changed, one after the other; those outside are left out, or moved where ``outside`` is
+    ``clip``."""
+
+    @codelet(name=f"tessellate::ScatterWindows<{kind.poplar_name},{op},{outside}>")
+    class ScatterWindows(MultiVertex):
+        x: InOut[Vector[kind]]
+        indices: Input[Vector[i32]]
+        updates: Input[Vector[kind]]
+        strides: Input[Vector[i32]]
+        limits: Input[Vector[i32]]
+        offsets: Input[Vector[u32]]
+        bases: Input[Vector[u32]]
+        rows: Input[Vector[u32]]
+        columns: Input[Vector[u32]]
+
+        def compute(self, worker_id):
+            num = len(self.strides)
+            for b in range(len(self.rows)):
+                first = i32(self.bases[b])
+                is_inside = True
+                for k in range(num):
+                    index = self.indices[b * num + k]
+                    near = max(min(index, self.limits[k]), i32(0))
+                    if near != index:
+                        is_inside = False
+                    first += near * self.strides[k]
+                if is_inside or outside == "clip":
+                    for w in range(len(self.columns)):
+                        at = first + i32(self.offsets[w])
+                        if (at // SHARE) % i32(self.num_workers) == i32(worker_id):
+                            value = self.updates[self.rows[b] + self.columns[w]]
+                            if op == "set":
+                                self.x[at] = value
+                            elif op == "add":
+                                self.x[at] = self.x[at] + value
+                            elif op == "sub":
+                                self.x[at] = self.x[at] - value
+                            elif op == "mul":
+                                self.x[at] = self.x[at] * value
+                            elif op == "max":
+                                self.x[at] = max(self.x[at], value)
+                            else:
+                                self.x[at] = min(self.x[at], value)
+
+    return ScatterWindows
 
 
 @vertex_template
