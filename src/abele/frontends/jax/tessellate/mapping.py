@@ -526,6 +526,10 @@ def _equation(
 
 def primitive_clone(p: Primitive, name: str) -> Primitive:
     """A primitive with another's meaning under a name of its own."""
+    if isinstance(p, TilePrimitive):
+        made = TilePrimitive(name, p.results)
+        made.meaning = p.meaning
+        return made
     return _Clone(p, name)
 
 

@@ -567,7 +567,10 @@ def Householder(kind: ElementType) -> type:
                 self.v[i] = self.Rcol[i] if i32(i) > col else f32(0.0)
             head = self.Rcol[col]
             norm = sqrt(rest + head * head)
-            shift = norm if self.sdiag[0] >= 0.0 else -norm
+            sign = self.sdiag[min(self.col_idx, len(self.sdiag) - 1)]
+            if sign == 0.0:
+                sign = head
+            shift = norm if sign >= 0.0 else -norm
             # head + shift without the difference of like numbers: of (shift² − head²) / (shift − head).
             first = head + shift
             if head * shift < 0.0:
@@ -581,7 +584,10 @@ def Householder(kind: ElementType) -> type:
 
 @vertex_template
 def HouseholderUpdate(kind: ElementType) -> type:
-    """A vector mirrored at the plane of ``v``: x − vrescale · (v · x) · v, of partial sums ``w`` of v · x."""
+    """A vector mirrored at the plane of ``v``: x − vrescale · (v · x) · v, of partial sums ``w`` of v · x.
+
+    Elements before ``start_idx`` stay; a shorter ``v`` is that of the last elements.
+    """
 
     @codelet(name="tessellate::HouseholderUpdate<float>")
     class HouseholderUpdate(MultiVertex):
@@ -590,6 +596,7 @@ def HouseholderUpdate(kind: ElementType) -> type:
         w: Input[Vector[f32]]
         vrescale: Input[Vector[f32]]
         out: Output[Vector[f32]]
+        start_idx: u32
 
         def compute(self, worker_id):
             total = f32(0.0)
@@ -597,8 +604,14 @@ def HouseholderUpdate(kind: ElementType) -> type:
                 total += self.w[k]
             scale = total * self.vrescale[0]
             share = (len(self.out) + self.num_workers - 1) // self.num_workers
-            for i in range(worker_id * share, min(worker_id * share + share, len(self.out))):
-                self.out[i] = self.x[i] - scale * self.v[i]
+            behind = len(self.out) - len(self.v)
+            begin = worker_id * share
+            end = min(begin + share, len(self.out))
+            first = min(max(begin, max(self.start_idx, behind)), max(begin, end))
+            for i in range(begin, first):
+                self.out[i] = self.x[i]
+            for i in range(first, end):
+                self.out[i] = self.x[i] - scale * self.v[i - behind]
 
         @staticmethod
         def cycles(v, ipu):

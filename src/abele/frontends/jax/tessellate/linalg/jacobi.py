@@ -29,7 +29,13 @@ from abele.frontends.jax.tessellate.arrays import (
 )
 from abele.frontends.jax.tessellate.lax import rotation2d_p
 from abele.frontends.jax.tessellate.linalg.reflections import FIRST_TILE, LAST_TILE, _square
-from abele.frontends.jax.tessellate.mapping import create_ipu_tile_primitive, tile_map
+from abele.frontends.jax.tessellate.mapping import (
+    create_ipu_tile_primitive,
+    get_ipu_tile_primitive_translation,
+    primitive_clone,
+    register_ipu_tile_primitive,
+    tile_map,
+)
 from abele.frontends.jax.tessellate.types import user_line
 
 LARGEST = 1024
@@ -50,6 +56,10 @@ jacobi_update_second_step_p = create_ipu_tile_primitive(
     outputs={"pcol_updated": 1, "qcol_updated": 2},
 )
 """Columns whose rows are turned in pairs."""
+
+jacobi_update_eigenvectors_p = primitive_clone(rotation2d_p, "jacobi_update_eigenvectors")
+"""Two rows of eigenvectors turned by the angle of their columns."""
+register_ipu_tile_primitive(jacobi_update_eigenvectors_p, get_ipu_tile_primitive_translation(rotation2d_p)[1])
 
 
 @jacobi_update_first_step_p.def_impl
@@ -132,7 +142,7 @@ def _step(a: Pair, v: Pair) -> tuple[Pair, Pair]:
     (pcols, qcols), (pvecs, qvecs) = a, v
     cs, pcols, qcols = tile_map(jacobi_update_first_step_p, pcols, qcols)
     pcols, qcols = tile_map(jacobi_update_second_step_p, tile_put_replicated(cs.array, pcols.tiles), pcols, qcols)
-    pvecs, qvecs = tile_map(rotation2d_p, tile_put_sharded(cs.array, pvecs.tiles), pvecs, qvecs)
+    pvecs, qvecs = tile_map(jacobi_update_eigenvectors_p, tile_put_sharded(cs.array, pvecs.tiles), pvecs, qvecs)
     return _next_partners(pcols, qcols), _next_partners(pvecs, qvecs)
 
 

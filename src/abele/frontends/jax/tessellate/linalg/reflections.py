@@ -21,7 +21,7 @@ from abele.frontends.jax.tessellate.arrays import (
     tile_put_sharded,
 )
 from abele.frontends.jax.tessellate.lax import scaled_sub, tile_sharded_identity
-from abele.frontends.jax.tessellate.mapping import create_ipu_tile_primitive, tile_map
+from abele.frontends.jax.tessellate.mapping import create_ipu_tile_primitive, declare_ipu_tile_primitive, tile_map
 from abele.frontends.jax.tessellate.types import user_line
 
 FIRST_TILE = 1
@@ -44,15 +44,17 @@ qr_correction_vector_p = create_ipu_tile_primitive(
     inputs=["Rcol", "sdiag"],
     outputs={"v": 0, "vrescale": ShapedArray((1,), np.dtype(np.float32))},
 )
-"""Reflection of a column onto the axis ``col_idx``, with the sign of ``sdiag``: the vector, and 2 / |vector|²."""
+"""Reflection of a column onto the axis ``col_idx``: the vector, and 2 / |vector|².
 
-qr_householder_row_update_p = create_ipu_tile_primitive(
-    "qr_householder_row_update",
-    "tessellate::HouseholderUpdate<float>",
-    inputs=["x", "v", "w", "vrescale"],
-    outputs={"out": 0},
-)
-"""Row ``x`` reflected by the vector ``v``, of partial sums ``w`` of their product."""
+The new head has the opposite of the sign of ``sdiag``, of which a row is one number, or the numbers of all columns; of
+zero, the opposite of the head's own, as LAPACK chooses it.
+"""
+
+
+@declare_ipu_tile_primitive("tessellate::HouseholderUpdate<float>")
+def qr_householder_row_update_p(x: Any, v: Any, w: Any, vrescale: Any, start_idx: int = 0) -> Any:
+    """Row ``x`` from ``start_idx`` on reflected by the vector ``v``, of partial sums ``w`` of their product."""
+    return {"out": x}
 
 
 @dot_product1d_p.def_impl
@@ -67,7 +69,8 @@ def _qr_correction_vector(column: Any, sdiag: Any, *, col_idx: int) -> Any:
     below = jnp.where(jnp.arange(column.shape[0]) > col_idx, column, 0)
     head, rest = column[col_idx], jnp.sum(below**2)
     norm = jnp.sqrt(rest + head**2)
-    shift = jnp.where(jnp.ravel(sdiag)[0] >= 0, norm, -norm)
+    sign = jnp.ravel(sdiag)[min(col_idx, sdiag.size - 1)]
+    shift = jnp.where(jnp.where(sign == 0, head, sign) >= 0, norm, -norm)
     apart = jnp.where(head * shift < 0, shift - head, 1)
     first = jnp.where(head * shift < 0, rest / apart, head + shift)
     length = rest + first**2
@@ -76,8 +79,9 @@ def _qr_correction_vector(column: Any, sdiag: Any, *, col_idx: int) -> Any:
 
 
 @qr_householder_row_update_p.def_impl
-def _qr_householder_row_update(x: Any, v: Any, w: Any, vrescale: Any) -> Any:
-    return x - jnp.sum(w) * vrescale[0] * v
+def _qr_householder_row_update(x: Any, v: Any, w: Any, vrescale: Any, start_idx: int = 0) -> Any:
+    whole = jnp.concatenate([jnp.zeros(x.shape[0] - v.shape[0], v.dtype), v])
+    return x - jnp.sum(w) * jnp.ravel(vrescale)[0] * jnp.where(jnp.arange(x.shape[0]) < start_idx, 0, whole)
 
 
 def _square(what: str, x: Any) -> int:
@@ -107,7 +111,8 @@ def ipu_qr(
 
     Args:
         x: float32 [N, N].
-        xsdiag: [N]; element k of R's diagonal has the opposite of the sign of element k. By default ones.
+        xsdiag: [N]; element k of R's diagonal has the opposite of the sign of element k. By default, and where it is zero,
+            the factors are LAPACK's.
         q_tiles: Tile of each row of Q; by default N tiles from 1 on.
         r_tiles: Tile of each column of R; by default the next N.
 
@@ -117,15 +122,28 @@ def ipu_qr(
     Raises:
         TensorError: The matrix is not square.
     """
+    return ipu_qr_iterations(*ipu_qr_shard_inputs(x, xsdiag, q_tiles, r_tiles))
+
+
+def ipu_qr_shard_inputs(
+    x: Any, xsdiag: Any = None, q_tiles: Sequence[int] | None = None, r_tiles: Sequence[int] | None = None
+) -> tuple[TileShardedArray, TileShardedArray, TileShardedArray]:
+    """What :func:`ipu_qr_iterations` begins with: the identity in rows, the matrix in columns, and the sign of each
+    column on its tile; arguments as of :func:`ipu_qr`."""
     num = _square("ipu_qr", x)
     q_tiles = _tiles(0, num) if q_tiles is None else tuple(q_tiles)
     r_tiles = _tiles(num, num) if r_tiles is None else tuple(r_tiles)
-    signs = jnp.ones((num,), jnp.float32) if xsdiag is None else jnp.reshape(getattr(xsdiag, "array", xsdiag), (num,))
-    q = tile_sharded_identity(np.float32, q_tiles)
+    signs = jnp.zeros(num, jnp.float32) if xsdiag is None else getattr(xsdiag, "array", xsdiag)
     columns = tile_put_sharded(jnp.transpose(getattr(x, "array", x)), r_tiles)
-    sdiag = tile_put_sharded(signs.reshape((num, 1)), r_tiles)
+    return tile_sharded_identity(np.float32, q_tiles), columns, tile_put_sharded(jnp.reshape(signs, (num, 1)), r_tiles)
+
+
+def ipu_qr_iterations(
+    q: TileShardedArray, columns: TileShardedArray, sdiag: TileShardedArray
+) -> tuple[TileShardedArray, TileShardedArray]:
+    """QR factors of what :func:`ipu_qr_shard_inputs` has put on tiles; results as of :func:`ipu_qr`."""
     done = []
-    for k in range(num - 1):
+    for k in range(columns.num_tiles - 1):
         v, vrescale = tile_map(qr_correction_vector_p, columns[:1], sdiag[k : k + 1], col_idx=k)
         q = _reflect(q, v.array[0], vrescale.array[0])
         columns = _reflect(columns, v.array[0], vrescale.array[0])
@@ -157,7 +175,7 @@ def ipu_hessenberg(
     q = tile_sharded_identity(np.float32, q_tiles)
     columns = tile_put_sharded(jnp.transpose(getattr(x, "array", x)), r_tiles)
     if xsdiag is None:
-        sdiag = tile_constant_replicated(np.ones(1, np.float32), r_tiles)
+        sdiag = tile_constant_replicated(np.zeros(1, np.float32), r_tiles)
     else:
         sdiag = tile_put_sharded(jnp.reshape(getattr(xsdiag, "array", xsdiag), (num, 1)), r_tiles)
     for k in range(num - 2):
