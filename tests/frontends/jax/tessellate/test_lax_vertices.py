@@ -80,6 +80,7 @@ def calls():
     yield from choices()
     yield from sums()
     yield from products_and_orders()
+    yield from windows()
 
 
 def choices():
@@ -93,7 +94,7 @@ def choices():
     yield lax.bitcast_convert_type_p, [f32(6)], {"new_dtype": np.dtype("i4")}
     yield lax.reshape_p, [f32(4, 6)], {"new_sizes": (8, 3)}
     yield lax.squeeze_p, [f32(4, 1)], {"dimensions": (1,)}
-    for y in (1, 2, 3, 5, -1):
+    for y in (1, 2, 3, 5, 0, -1, -3):
         yield lax.integer_pow_p, [above(6)], {"y": y}
     for vertex in (tlax.scaled_add_p, tlax.scaled_sub_p):
         yield vertex, [f32(6), f32(6), f32()], {}
@@ -102,7 +103,7 @@ def choices():
 
 
 def sums():
-    for axes in [(0,), (1,), (2,), (0, 1), (1, 2), (0, 1, 2), ()]:
+    for axes in [(0,), (1,), (2,), (0, 1), (1, 2), (0, 2), (0, 1, 2), ()]:
         for name in ["sum", "max", "min", "prod"]:
             yield getattr(lax, f"reduce_{name}_p"), [above(4, 5, 3)], {"axes": axes}
         yield lax.reduce_sum_p, [whole(4, 5, 3)], {"axes": axes}
@@ -127,6 +128,7 @@ def products_and_orders():
             ((2, 4, 6), (2, 6, 5), (((2,), (1,)), ((0,), (0,)))),
             ((4, 2, 6), (6, 5, 2), (((2,), (0,)), ((1,), (2,)))),
             ((4, 6, 3), (6, 3, 2), (((1, 2), (0, 1)), ((), ()))),
+            ((4, 6, 3), (3, 6), (((1, 2), (1, 0)), ((), ()))),
         ]:
             yield (
                 lax.dot_general_p,
@@ -142,11 +144,35 @@ def products_and_orders():
     for order in [(1, 0, 2), (2, 0, 1), (2, 1, 0), (0, 1, 2), (0, 2, 1), (1, 2, 0)]:
         yield lax.transpose_p, [f32(4, 5, 6)], {"permutation": order}
     yield lax.transpose_p, [above(4, 5, dtype=HALF)], {"permutation": (1, 0)}
+    yield lax.transpose_p, [f32(2, 3, 2, 3, 2)], {"permutation": (4, 3, 2, 1, 0)}
     yield lax.gather_p, [f32(8), SOME], {"dimension_numbers": ROWS, "slice_sizes": (1,)}
     yield lax.gather_p, [f32(8, 4), SOME.astype("u4")], {"dimension_numbers": WIDE_ROWS, "slice_sizes": (1, 4)}
     yield lax.scatter_add_p, [f32(8), SOME, f32(5)], {"dimension_numbers": INTO_ROWS}
     for name in ("scatter", "scatter_mul", "scatter_max"):
         yield getattr(lax, f"{name}_p"), [f32(8), DISTINCT, f32(5)], {"dimension_numbers": INTO_ROWS}
+
+
+def windows():
+    """Gathers and scatters that are not of whole rows, in bounds and outside of them."""
+    for numbers, sizes in [
+        (lax.GatherDimensionNumbers((0,), (1,), (1,)), (6, 1)),
+        (lax.GatherDimensionNumbers((1, 2), (), (0,)), (2, 5)),
+        (lax.GatherDimensionNumbers((0, 2), (), (1,)), (6, 2)),
+    ]:
+        for mode in ("clip", "fill"):
+            params = {"dimension_numbers": numbers, "slice_sizes": sizes, "mode": lax.GatherScatterMode.from_any(mode)}
+            yield lax.gather_p, [f32(6, 5), whole(7, 1, low=-1, high=7)], params
+    pairs = {"dimension_numbers": lax.GatherDimensionNumbers((), (0, 1), (0, 1)), "slice_sizes": (1, 1)}
+    yield lax.gather_p, [whole(4, 5), whole(6, 2, low=0, high=4)], pairs
+    columns = lax.ScatterDimensionNumbers((0,), (1,), (1,))
+    for name in ("scatter", "scatter_add", "scatter_sub", "scatter_mul", "scatter_max", "scatter_min"):
+        for mode in ("clip", "fill") if name != "scatter" else ("fill",):
+            params = {"dimension_numbers": columns, "mode": lax.GatherScatterMode.from_any(mode)}
+            yield getattr(lax, f"{name}_p"), [above(6, 8), DISTINCT + 2, above(6, 5)], params
+    batched = lax.GatherDimensionNumbers(
+        (), (1,), (1,), operand_batching_dims=(0,), start_indices_batching_dims=(0,)
+    )
+    yield lax.gather_p, [f32(4, 6), whole(4, 3, 1, low=0, high=6)], {"dimension_numbers": batched, "slice_sizes": (1, 1)}
 
 
 def results_of(primitive, operands, params):
@@ -176,7 +202,7 @@ def compare(every):
 
 
 def test_some_primitives_agree_with_jax():
-    compare(list(calls())[::124])
+    compare([*list(calls())[::140], *list(windows())[::6]])
 
 
 @pytest.mark.slow
@@ -243,8 +269,16 @@ def test_wrong_calls():
     assert __file__ in str(caught.value)
     with pytest.raises(ValueError, match="the call is on"):
         tile_map(lax.neg_p, x, tiles=(1, 2, 3))
-    with pytest.raises(UnsupportedOpError, match="dimensions beside each other"):
-        run(lambda y: tile_map(lax.reduce_sum_p, tile_put_sharded(y, TILES), axes=(0, 2)), f32(2, 3, 4))
+    with pytest.raises(UnsupportedOpError, match="over no elements"):
+        run(lambda y: tile_map(lax.reduce_max_p, tile_put_sharded(y, TILES), axes=(0, 2)), f32(2, 3, 0))
+
+
+def test_lists_are_parameters_too():
+    x = tile_put_sharded(f32(4, 3), TILES)
+    numbers = (([1], [1]), ([], []))
+    made = tile_map(lax.dot_general_p, x, x, dimension_numbers=numbers, preferred_element_type=np.float32)
+    assert made.shape == (3, 4, 4)
+    assert tile_map(lax.reshape_p, x, new_sizes=[12]).shape == (3, 12)
 
 
 def test_scaled_sums_are_functions_too():
