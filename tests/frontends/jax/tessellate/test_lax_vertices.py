@@ -169,10 +169,12 @@ def windows():
         for mode in ("clip", "fill") if name != "scatter" else ("fill",):
             params = {"dimension_numbers": columns, "mode": lax.GatherScatterMode.from_any(mode)}
             yield getattr(lax, f"{name}_p"), [above(6, 8), DISTINCT + 2, above(6, 5)], params
-    batched = lax.GatherDimensionNumbers(
-        (), (1,), (1,), operand_batching_dims=(0,), start_indices_batching_dims=(0,)
+    batched = lax.GatherDimensionNumbers((), (1,), (1,), operand_batching_dims=(0,), start_indices_batching_dims=(0,))
+    yield (
+        lax.gather_p,
+        [f32(4, 6), whole(4, 3, 1, low=0, high=6)],
+        {"dimension_numbers": batched, "slice_sizes": (1, 1)},
     )
-    yield lax.gather_p, [f32(4, 6), whole(4, 3, 1, low=0, high=6)], {"dimension_numbers": batched, "slice_sizes": (1, 1)}
 
 
 def results_of(primitive, operands, params):

@@ -84,10 +84,9 @@ def extend_jax() -> None:
     _add_module(jax, "abstract_arrays", ShapedArray=jax.core.ShapedArray)
     _add_module(jaxlib, "xla_extension", DeviceArray=jax.Array, Array=jax.Array)
     _add_module(jaxlib, "ipu_xla_client", IpuTargetType=IpuTargetType, IpuDevice=IpuDevice)
-    named = {n: getattr(xla_bridge, n) for n in ("get_backend", "process_index", "process_count", "backends")}
-    _add_module(
-        jax.lib, "xla_bridge", devices=jax.devices, local_devices=jax.local_devices, device_count=jax.device_count, **named
-    )
+    bridge = {n: getattr(xla_bridge, n) for n in ("get_backend", "process_index", "process_count", "backends")}
+    bridge |= {n: getattr(jax, n) for n in ("devices", "local_devices", "device_count")}
+    _add_module(jax.lib, "xla_bridge", **bridge)
 
 
 def _set_missing(module: Any, name: str, value: Any) -> None:

@@ -627,8 +627,10 @@ def _scatter(p: Primitive, tiles: Any, inavals: Avals, attributes: Params) -> Ip
     behind = tuple(numbers.update_window_dims) == tuple(range(len(rows.shape) - len(table.shape) + 1, len(rows.shape)))
     outside = _outside(attributes["mode"], "drop")
     in_popops = join not in ("MIN", "SUB") and first and behind and not numbers.operand_batching_dims
-    if not in_popops or outside == "drop" or tuple(rows.shape[len(rows.shape) - len(table.shape) + 1 :]) != tuple(
-        table.shape[1:]
+    if (
+        not in_popops
+        or outside == "drop"
+        or tuple(rows.shape[len(rows.shape) - len(table.shape) + 1 :]) != tuple(table.shape[1:])
     ):
         left_out = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
         extents = iter([rows.shape[d] for d in numbers.update_window_dims])

@@ -414,9 +414,8 @@ def GatherWindows(kind: ElementType, outside: str) -> type:
                 to = self.rows[b]
                 for w in range(len(self.columns)):
                     value = self.x[first + i32(self.offsets[w])]
-                    if outside == "fill":
-                        if not is_inside:
-                            value = self.filler[0]
+                    if outside == "fill" and not is_inside:
+                        value = self.filler[0]
                     self.out[to + self.columns[w]] = value
 
     return GatherWindows

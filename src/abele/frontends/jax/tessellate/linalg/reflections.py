@@ -111,8 +111,8 @@ def ipu_qr(
 
     Args:
         x: float32 [N, N].
-        xsdiag: [N]; element k of R's diagonal has the opposite of the sign of element k. By default, and where it is zero,
-            the factors are LAPACK's.
+        xsdiag: [N]; element k of R's diagonal has the opposite of the sign of element k. By default, and of
+            zeros, the factors are LAPACK's.
         q_tiles: Tile of each row of Q; by default N tiles from 1 on.
         r_tiles: Tile of each column of R; by default the next N.
 
