@@ -96,6 +96,7 @@ EXPRESSIONS = {
     "converted": (lambda x: x.astype(jnp.complex64) * 1j, real(3)),
     "convolved": (lambda a, b: jnp.convolve(a, b), A, complex_(3)),
     "indexed": (lambda a: (a[jnp.array([0, 2])], a.at[1].set(2j), a.at[jnp.array([1, 1])].add(2j)), A),
+    "multiplied": (lambda a: (a.at[jnp.array([1, 1])].multiply(2), a.at[1:3].multiply(1 - 2j)), A),
 }
 LOOPS = {
     "scan": (lambda a: lax.scan(lambda s, x: (s * x, s + x), a[0], a), A),

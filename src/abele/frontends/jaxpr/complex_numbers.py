@@ -134,13 +134,15 @@ def _of_equation(eqn: Any, operands: Sequence[Any]) -> Sequence[Any]:
         made = _bind(eqn, operands)
         return made if eqn.primitive.multiple_results else [made]
     rule = _RULES.get(name)
-    if rule is None:
-        types = [np.dtype(np.float32) if is_complex(v.aval) else np.dtype(v.aval.dtype) for v in eqn.outvars]
-        shapes = [tuple(v.aval.shape) for v in eqn.outvars]
-        refused = refused_p.bind(name=name, results=tuple(zip(shapes, types, strict=True)))
-        return [Pair(r) if is_complex(v.aval) else r for r, v in zip(refused, eqn.outvars, strict=True)]
-    made = rule(eqn, *operands)
+    made = _refused(eqn) if rule is None else rule(eqn, *operands)
     return made if isinstance(made, (list, tuple)) else [made]
+
+
+def _refused(eqn: Any) -> list[Any]:
+    types = [np.dtype(np.float32) if is_complex(v.aval) else np.dtype(v.aval.dtype) for v in eqn.outvars]
+    shapes = [tuple(v.aval.shape) for v in eqn.outvars]
+    refused = refused_p.bind(name=eqn.primitive.name, results=tuple(zip(shapes, types, strict=True)))
+    return [Pair(r) if is_complex(v.aval) else r for r, v in zip(refused, eqn.outvars, strict=True)]
 
 
 def _bind(eqn: Any, operands: Sequence[Any], **changed: Any) -> Any:
@@ -233,6 +235,22 @@ def _mul(first: Pair, second: Pair) -> Pair:
 @_rule("mul")
 def _multiply(eqn: Any, first: Pair, second: Pair) -> Pair:
     return _mul(first, second)
+
+
+@_rule("scatter-mul")
+def _scatter_products(eqn: Any, array: Pair, indices: Any, updates: Pair) -> Any:
+    """Products with real numbers part by part; with others where no element is multiplied twice."""
+    if updates.imaginary is None:
+        real = _bind(eqn, [array.real, indices, updates.real])
+        return Pair(real, None if array.imaginary is None else _bind(eqn, [array.imaginary, indices, updates.real]))
+    if not eqn.params["unique_indices"] and np.prod(indices.shape[:-1]) > 1:
+        return _refused(eqn)
+
+    def factor(filler: float, part: Any) -> Any:
+        spread = jnp.full_like(array.real, filler)
+        return lax.scatter(spread, indices, part, eqn.params["dimension_numbers"], mode=eqn.params["mode"])
+
+    return _mul(array, Pair(factor(1.0, updates.real), factor(0.0, updates.imaginary)))
 
 
 @_rule("dot_general", "conv_general_dilated")

@@ -21,12 +21,28 @@ PROGRAM = """
     from tessellate_ipu.core.tile_interpreter_primitives import make_ipu_vertex_inputs
     from tessellate_ipu.lax import add_inplace_p, tile_fill
     from tessellate_ipu.lib.pytessellate_ipu_core import IpuType, TileDataBarrierParams, TileGatherParams
+    from tessellate_ipu.core.tile_array_primitives import tile_data_barrier_prim, tile_gather_prim, tile_put_sharded_prim
+    from tessellate_ipu.core.tile_interpreter import get_ipu_tile_primitive_translation
+    from tessellate_ipu.core.tile_interpreter_hw_primitives import ipu_cycle_count as same
+    from tessellate_ipu.lax.tile_random import tile_random_uniform
+    from tessellate_ipu.lib.pytessellate_ipu_core import Base64Data, TileConstantParams
     from tessellate_ipu.linalg import ipu_eigh
+    from tessellate_ipu.linalg.tile_linalg_qr import ipu_qr_iterations, ipu_qr_shard_inputs
+    from tessellate_ipu.utils import ArrayLike, DTypeLike, Shape
+    from jax.interpreters.xla import DeviceArray
+    from jax.lib import xla_bridge
+    from jaxlib.ipu_xla_client import IpuTargetType
     import tessellate_ipu.utils
 
     (device,) = jax.devices("ipu")
     assert (device.platform, device.num_tiles) == ("ipu", 1472)
     assert jax.devices()[0].platform == "cpu"
+    assert device.target_type is IpuTargetType.IPU_MODEL
+    assert jax.device_count("ipu") == len(jax.local_devices(backend="ipu")) == 1
+    jax.config.update("jax_ipu_use_model", True)
+    with jax.default_device(device):
+        assert isinstance(jax.device_put(np.ones(3), device), DeviceArray)
+    assert jax.tree_map(lambda v: v + 1, [1]) == [2]
     tiles = (1, 2, 3)
 
 
@@ -64,6 +80,12 @@ PROGRAM = """
     assert TileGatherParams.from_json_str(params.to_json_str()) == params
     assert TileDataBarrierParams("vertex", [[0, 1], [7]]).max_tile == 7
     assert TileDataBarrierParams.from_json_str(TileDataBarrierParams("v", [[0]]).to_json_str()).inputs_tiles == [[0]]
+    rows = tile_put_sharded_prim(a, tiles)
+    np.testing.assert_array_equal(tile_gather_prim(rows, tiles, [2, 0], (1, 2)), a[[2, 0]])
+    assert len(tile_data_barrier_prim([rows, rows], [tiles, tiles])) == 2
+    aval = jax.ShapeDtypeStruct((3,), np.float32)
+    held = TileConstantParams(aval, [0, 1], Base64Data.encode_array(np.ones(3, np.float32)))
+    assert TileConstantParams.from_json_str(held.to_json_str()) == held
     print("done", *sys.argv[1:])
 """
 

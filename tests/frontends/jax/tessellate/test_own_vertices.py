@@ -218,3 +218,10 @@ def test_constants_of_a_translation():
     info = make_ipu_vertex_constant_info("c", np.arange(3.0))
     np.testing.assert_array_equal(info.constant, [0, 1, 2])
     assert info.constant.dtype == np.float32
+
+
+def test_attributes_that_only_functions_read():
+    def f(x):
+        return tile_map(made_twice_p, tile_put_sharded(x, TILES), by=2.0, factors=0.5, other=1)
+
+    np.testing.assert_allclose(run(f, X)[1], X, rtol=1e-6)

@@ -59,6 +59,22 @@ def test_fields_by_name():
     assert [(i.name, i.iotype.name) for i in found] == [("b", "InOut"), ("c", "Out")]
 
 
+def test_records_as_those_of_the_binding():
+    """Lists stand for vectors, text for bytes, and fields are set."""
+    info = IpuVertexIOInfo("x", IpuVertexIOType.In, [1, 2], IpuType.FLOAT)
+    assert (info.shape, info.slices2d) == ([1, 2], [])
+    assert info.shape == (1, 2)
+    info.name = "y"
+    call = IpuTileMapEquation(vname="V", pname="v", tiles=[3, 4])
+    assert (call.tiles, call.inputs_info, call.use_tmp_space) == ([3, 4], [], False)
+    call.inputs_info, call.sync = [info], True
+    assert IpuTileMapEquation.from_json_str(call.to_json_str()) == call
+    scratch = IpuTileMapEquation(vname="V", tiles=[3], tmp_space_name="tmp", tmp_space_aval=AVAL)
+    assert scratch.tmp_space_aval.shape == [3, 4, 5]
+    assert Base64Data.from_decoded_data("abc").decoded_data == "abc"
+    assert make_ipu_vertex_name_templated("V") == "V"
+
+
 def test_attributes():
     whole, numbers = make_ipu_vertex_attributes(a=2, b=3.5, c=True, d=np.float32(1))
     assert whole == [IpuVertexAttributeI32("a", 2), IpuVertexAttributeI32("c", 1)]
