@@ -21,7 +21,8 @@ PROGRAM = """
     from tessellate_ipu.core.tile_interpreter_primitives import make_ipu_vertex_inputs
     from tessellate_ipu.lax import add_inplace_p, tile_fill
     from tessellate_ipu.lib.pytessellate_ipu_core import IpuType, TileDataBarrierParams, TileGatherParams
-    from tessellate_ipu.core.tile_array_primitives import tile_data_barrier_prim, tile_gather_prim, tile_put_sharded_prim
+    from tessellate_ipu.core.tile_array_primitives import tile_data_barrier_prim, tile_gather_prim
+    from tessellate_ipu.core.tile_array_primitives import tile_put_sharded_prim
     from tessellate_ipu.core.tile_interpreter import get_ipu_tile_primitive_translation
     from tessellate_ipu.core.tile_interpreter_hw_primitives import ipu_cycle_count as same
     from tessellate_ipu.lax.tile_random import tile_random_uniform
