@@ -583,7 +583,7 @@ def _call_of_record(*row: Any, pname: str, tile_map_eqn_json: str, **attributes:
 def tile_map_equation_call_multi_out(
     inputs: Sequence[Any], pname: str, tiles: Sequence[int], tile_map_eqn_json: str, **attributes: Any
 ) -> list[Any]:
-    """Results of a vertex that a record names, on arrays whose rows lie on tiles.
+    """Results of the vertex of a record, on arrays with a row for each tile.
 
     Args:
         inputs: Arrays with a row for each tile.

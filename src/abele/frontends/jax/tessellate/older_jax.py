@@ -28,7 +28,7 @@ _CHIP = BOW
 
 
 class IpuTargetType(IntEnum):
-    """What runs a program."""
+    """Kind of machine: a host, an IPU, or a model of one."""
 
     CPU = 0
     IPU = 1

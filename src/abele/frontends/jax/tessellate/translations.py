@@ -550,7 +550,7 @@ def _gather(p: Primitive, tiles: Any, inavals: Avals, attributes: Params) -> Ipu
 
 
 def _outside(mode: Any, otherwise: str) -> str:
-    """What becomes of windows outside of an array."""
+    """Template argument for windows outside of an array: ``otherwise`` where JAX fills or drops them, else ``clip``."""
     found = lax.GatherScatterMode.from_any(mode) if isinstance(mode, (str, type(None))) else mode
     return otherwise if found == lax.GatherScatterMode.FILL_OR_DROP else "clip"
 

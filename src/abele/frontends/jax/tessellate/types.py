@@ -161,7 +161,7 @@ class Json:
 
 
 class TextBytes(bytes):
-    """Bytes that equal the text that they encode, as a string of C++ does."""
+    """Bytes that equal their text, as a string of C++ does."""
 
     def __eq__(self, other: object) -> bool:
         return bytes(self) == (other.encode() if isinstance(other, str) else other)

@@ -128,8 +128,8 @@ def ipu_qr(
 def ipu_qr_shard_inputs(
     x: Any, xsdiag: Any = None, q_tiles: Sequence[int] | None = None, r_tiles: Sequence[int] | None = None
 ) -> tuple[TileShardedArray, TileShardedArray, TileShardedArray]:
-    """What :func:`ipu_qr_iterations` begins with: the identity in rows, the matrix in columns, and the sign of each
-    column on its tile; arguments as of :func:`ipu_qr`."""
+    """Arguments of :func:`ipu_qr_iterations`: the identity in rows, the matrix in columns, and the sign of each column
+    on its tile; arguments as of :func:`ipu_qr`."""
     num = _square("ipu_qr", x)
     q_tiles = _tiles(0, num) if q_tiles is None else tuple(q_tiles)
     r_tiles = _tiles(num, num) if r_tiles is None else tuple(r_tiles)
@@ -141,7 +141,7 @@ def ipu_qr_shard_inputs(
 def ipu_qr_iterations(
     q: TileShardedArray, columns: TileShardedArray, sdiag: TileShardedArray
 ) -> tuple[TileShardedArray, TileShardedArray]:
-    """QR factors of what :func:`ipu_qr_shard_inputs` has put on tiles; results as of :func:`ipu_qr`."""
+    """QR factors of the results of :func:`ipu_qr_shard_inputs`; results as of :func:`ipu_qr`."""
     done = []
     for k in range(columns.num_tiles - 1):
         v, vrescale = tile_map(qr_correction_vector_p, columns[:1], sdiag[k : k + 1], col_idx=k)
