@@ -60,8 +60,8 @@ PHASES = {
     "lay out the engine": "abele.runtime.engine.deployment.build_image",
     "plan native code": "abele.runtime.native.plan_runs.plan_native",
     "choose schedules": "abele.kernels.plan.schedule_functions.choose_packed_schedule",
-    "write LLVM code": "abele.kernels.code.build._compiled",
-    "LLVM": "abele.llvm.jit._build",
+    "write LLVM code": "abele.kernels.code.build.generate",
+    "LLVM": "abele.kernels.code.build.compile_all",
 }
 """Timed phases of a network by name, with the function of each; its calls of other phases are theirs."""
 NUM_SETS = 100

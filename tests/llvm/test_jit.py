@@ -58,6 +58,45 @@ def test_compile_keyed__known_content__is_not_made_again(objects: Path, monkeypa
     assert call(jit.compile_keyed("adder 6", lambda: pytest.fail("made again")), 1) == 7
 
 
+def source(step: int, content: str = "") -> jit.ModuleSource:
+    return jit.ModuleSource(content or f"adder {step}", lambda: adder(step))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_compile_all__known_equal_and_new_modules__each_has_its_code(
+    objects: Path, monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    monkeypatch.setattr(jit, "num_threads", lambda: threads)
+    known, interval = jit.compile_keyed("adder 1", lambda: adder(1)), sys.getswitchinterval()
+    wanted = [source(1), *map(source, range(2, 12)), source(2), source(3, "another name of adder 3")]
+    found = jit.compile_all(wanted)
+    assert [call(native, 0) for native in found] == [*range(1, 12), 2, 3]
+    assert found[0] is known and found[1] is found[-2] and found[2] is found[-1]
+    assert sys.getswitchinterval() == interval
+    forget(monkeypatch)
+    assert all(native.cached for native in jit.compile_all(wanted))
+
+
+def test_compile_all__in_several_threads__makes_the_same_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [adder(step) for step in range(20, 40)]
+    with monkeypatch.context() as patch:
+        patch.setattr(jit, "num_threads", lambda: 3)
+        with jit._object_makers(len(texts)) as make:
+            waiting = [make(text, 1) for text in texts]
+            made = [wait() for wait in waiting]
+    assert made == [jit._compiler().object_of(text, 1) for text in texts]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_compile_all__a_module_that_llvm_cannot_read__says_so(
+    objects: Path, monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    monkeypatch.setattr(jit, "num_threads", lambda: threads)
+    with pytest.raises(RuntimeError, match="cannot read"):
+        jit.compile_all([source(1), jit.ModuleSource("none", lambda: "no module"), source(2)])
+    assert call(jit.compile_all([source(1), source(2)])[1], 1) == 3
+
+
 @pytest.mark.parametrize("damage", [b"", b"\0" * 40, b"short"])
 def test_compile_ir__damaged_entry__is_rebuilt(objects: Path, monkeypatch: pytest.MonkeyPatch, damage: bytes) -> None:
     jit.compile_ir(adder(7))

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import itertools
 import re
 import sys
 import threading
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 import llvmlite
 import llvmlite.binding as binding
+from llvmlite.binding import ffi
 
 from abele.llvm.cache import load_object, store_object
-from abele.llvm.host import host_cpu, is_elsewhere, per_cpu
+from abele.llvm.host import host_cpu, is_elsewhere, num_threads, per_cpu
 from abele.llvm.narrow import half_functions
 
 CODEGEN_VERSION = 2
@@ -26,6 +31,10 @@ _MOST_COMPARED = 200
 """Accesses of a block that LLVM's scheduler compares with each other; beyond, the oldest of them are one barrier. By
 itself it compares 1,000. Blocks of unrolled loops have thousands: those of a MobileNet took a quarter of all code
 generation. The 261 objects of that and of ResNet-18 are the same bytes."""
+
+_SWITCH_SECONDS = 1e-4
+"""Time after which a thread that waits for Python gets it, while others make code: a module has thirty calls of LLVM
+that take no time, and Python's own 5 ms for each of them would be ten times what LLVM takes."""
 
 _HALF = re.compile(r"\bhalf\b")
 """LLVM's type of f16; few modules have it, since kernels convert its bits."""
@@ -90,6 +99,26 @@ def foreign_symbol(address: int) -> tuple[ForeignCode, str] | None:
     return _foreign.get(address)
 
 
+@dataclass(frozen=True)
+class ModuleSource:
+    """A module to be compiled.
+
+    Attributes:
+        content: Everything that the module depends on, apart from the host CPU and the version of LLVM.
+        make: Returns the module or its text; it is not called when the code is known already.
+        speed: Optimisation level, 0 to 3; up to :data:`CLEANED` for code whose loops stay as they are.
+    """
+
+    content: str
+    make: Callable[[], Any]
+    speed: int = 3
+
+    @property
+    def key(self) -> str:
+        """Digest of the content and of what makes code of it."""
+        return hashlib.sha256(f"{_environment()}\n{self.speed}\n{self.content}".encode()).hexdigest()
+
+
 def compile_ir(module: Any, *, speed: int = 3) -> Native:
     """Native code of an LLVM module; equal modules share one.
 
@@ -102,31 +131,33 @@ def compile_ir(module: Any, *, speed: int = 3) -> Native:
 
 
 def compile_keyed(content: str, make: Callable[[], Any], *, speed: int = 3) -> Native:
-    """Native code of the module that ``make`` returns; it is not called when the code is known already.
+    """Native code of one :class:`ModuleSource`."""
+    return compile_all([ModuleSource(content, make, speed)])[0]
 
-    Args:
-        content: Everything that the module depends on, apart from the host CPU and the version of LLVM.
-        make: Returns the module or its text.
-        speed: Optimisation level, 0 to 3; up to :data:`CLEANED` for code whose loops stay as they are.
-    """
-    key = hashlib.sha256(f"{_environment()}\n{speed}\n{content}".encode()).hexdigest()
-    known = _kind(), key
+
+def compile_all(sources: Sequence[ModuleSource]) -> list[Native]:
+    """Native code of each module. While this thread makes the text of one, others make code of those before."""
     with _lock:
-        if known not in _loaded:
-            _loaded[known] = _load(key) or _build(key, str(make()), speed)
-        return _loaded[known]
+        kind, keys = _kind(), [source.key for source in sources]
+        for key in keys:
+            if (kind, key) not in _loaded and (native := _load(key)) is not None:
+                _loaded[kind, key] = native
+        wanted = {key: source for key, source in zip(keys, sources, strict=True) if (kind, key) not in _loaded}
+        _loaded.update({(kind, key): native for key, native in _built_all(wanted)})
+        return [_loaded[kind, key] for key in keys]
 
 
 def optimised_ir(module: Any, *, speed: int = 3) -> str:
     """Text of ``module`` after optimisation, for readers."""
     with _lock:
-        return str(_optimised(str(module), speed))
+        return str(_compiler().optimised(str(module), speed))
 
 
 def assembly(module: Any, *, speed: int = 3) -> str:
     """Assembly of ``module``, for readers."""
     with _lock:
-        return str(_machine(speed).emit_assembly(_optimised(str(module), speed)))
+        compiler = _compiler()
+        return str(compiler.machine(speed).emit_assembly(compiler.optimised(str(module), speed)))
 
 
 def _load(key: str) -> Native | None:
@@ -134,38 +165,140 @@ def _load(key: str) -> Native | None:
     return None if data is None else _kind()(key, data, cached=True)
 
 
-def _build(key: str, text: str, speed: int) -> Native:
-    # What modules are made from may differ where their text does not: nests with other names of dims, say.
-    digest = _kind(), hashlib.sha256(f"{_environment()}\n{speed}\n{text}".encode()).hexdigest()
-    if digest in _built:
-        if (known := load_object(_built[digest].key)) is not None:
-            store_object(key, known)
-        return _built[digest]
-    data = bytes(_machine(speed).emit_object(_optimised(text, speed)))
-    store_object(key, data)
-    _built[digest] = _kind()(key, data, cached=False)
-    return _built[digest]
+def _built_all(sources: Mapping[str, ModuleSource]) -> Iterator[tuple[str, Native]]:
+    """Code of modules that are known nowhere, with their keys."""
+    kind, waiting = _kind(), []
+    with _object_makers(len(sources)) as make_object:
+        made: dict[str, Callable[[], bytes]] = {}
+        for key, source in sources.items():
+            text = str(source.make())
+            # What modules are made from may differ where their text does not: nests with other names of dims, say.
+            digest = hashlib.sha256(f"{_environment()}\n{source.speed}\n{text}".encode()).hexdigest()
+            if (kind, digest) not in _built and digest not in made:
+                made[digest] = make_object(text, source.speed)
+            waiting.append((key, digest))
+        for key, digest in waiting:
+            if (kind, digest) not in _built:
+                data = made[digest]()
+                store_object(key, data)
+                _built[kind, digest] = kind(key, data, cached=False)
+            elif (known := load_object(_built[kind, digest].key)) is not None:
+                store_object(key, known)
+            yield key, _built[kind, digest]
+
+
+ObjectMaker = Callable[[str, int], Callable[[], bytes]]
+"""Begins to make the object of a text at a level; what it returns waits for the object."""
+
+
+@contextmanager
+def _object_makers(count: int) -> Iterator[ObjectMaker]:
+    """Makes objects of ``count`` modules: here, or side by side in other threads where there are several cores."""
+    if count < 2 or num_threads() < 2:
+        yield lambda text, speed: partial(bytes, _compiler().object_of(text, speed))
+        return
+    _initialise()
+    own, interval = threading.local(), sys.getswitchinterval()
+
+    def made(text: str, speed: int) -> bytes:
+        if not hasattr(own, "compiler"):
+            own.compiler = _Compiler(binding.create_context())
+        compiler: _Compiler = own.compiler
+        return compiler.object_of(text, speed)
+
+    with ThreadPoolExecutor(min(count, num_threads()), thread_name_prefix="abele-llvm") as threads:
+        # LLVM runs without Python's lock; between its calls a thread would wait for it as long as an interval.
+        sys.setswitchinterval(min(interval, _SWITCH_SECONDS))
+        try:
+            yield lambda text, speed: threads.submit(made, text, speed).result
+        finally:
+            sys.setswitchinterval(interval)
 
 
 def _kind() -> type[Native]:
     return ForeignCode if is_elsewhere() else Native
 
 
-def _optimised(text: str, speed: int) -> Any:
-    machine = _machine(speed)
-    parsed = binding.parse_assembly(text)
-    if _HALF.search(text) and not host_cpu().converts_half:
-        parsed.link_in(binding.parse_assembly(_half_functions()))
-    parsed.verify()
-    parsed.triple = host_cpu().triple
-    parsed.data_layout = str(machine.target_data)
-    options = binding.PipelineTuningOptions(speed_level=speed)
-    options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = speed > CLEANED
-    options.loop_interleaving = speed > CLEANED
-    passes = binding.create_pass_builder(machine, options)
-    if speed:
-        (_cleaning() if speed <= CLEANED else passes.getModulePassManager()).run(parsed, passes)
-    return parsed
+class _Compiler:
+    """LLVM for one thread at a time: nothing in it is shared with others.
+
+    Args:
+        context: Context of its modules.
+    """
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        self._machines: dict[int, Any] = {}
+
+    def machine(self, speed: int) -> Any:
+        """The machine that code of a level is made for."""
+        if speed not in self._machines:
+            self._machines[speed] = _new_machine(speed)
+        return self._machines[speed]
+
+    def object_of(self, text: str, speed: int) -> bytes:
+        """The object file of a module."""
+        return _emitted(self.machine(speed), self.optimised(text, speed))
+
+    def optimised(self, text: str, speed: int) -> Any:
+        """The module of a text, after the passes of a level."""
+        machine = self.machine(speed)
+        parsed = _parsed(text, self._context)
+        if _HALF.search(text) and not host_cpu().converts_half:
+            parsed.link_in(_parsed(_half_functions(), self._context))
+        parsed.verify()
+        parsed.triple = host_cpu().triple
+        parsed.data_layout = str(machine.target_data)
+        if speed:
+            manager, passes = self._manager(speed)
+            _freely(ffi.lib.LLVMPY_RunNewModulePassManager)(manager, parsed, passes)
+        return parsed
+
+    def _manager(self, speed: int) -> tuple[Any, Any]:
+        """Passes of a level."""
+        options = binding.PipelineTuningOptions(speed_level=speed)
+        options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = speed > CLEANED
+        options.loop_interleaving = speed > CLEANED
+        passes = binding.create_pass_builder(self.machine(speed), options)
+        return (_cleaning() if speed <= CLEANED else passes.getModulePassManager()), passes
+
+
+@per_cpu
+def _compiler() -> _Compiler:
+    """LLVM for whoever holds the lock."""
+    return _Compiler(binding.get_global_context())
+
+
+# llvmlite lets one thread into LLVM at a time. LLVM itself wants no more than that threads share no context, machine
+# or passes; so what takes long is called without the lock.
+
+
+def _freely(function: Any) -> Any:
+    """A function of LLVM without llvmlite's lock, if it can be had."""
+    return getattr(function, "_cfn", function)
+
+
+def _parsed(text: str, context: Any) -> Any:
+    """The module of a text in a context."""
+    with ffi.OutputString() as problem:
+        source = ctypes.c_char_p(text.encode())
+        module = binding.ModuleRef(_freely(ffi.lib.LLVMPY_ParseAssembly)(context, source, problem), context)
+        if problem:
+            module.close()
+            raise RuntimeError(f"LLVM cannot read the module: {problem}")
+    return module
+
+
+def _emitted(machine: Any, module: Any) -> bytes:
+    """The object file of a module."""
+    with ffi.OutputString() as problem:
+        buffer = _freely(ffi.lib.LLVMPY_TargetMachineEmitToMemory)(machine, module, 1, problem)
+        if not buffer:
+            raise RuntimeError(str(problem))
+    try:
+        return ctypes.string_at(ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer))
+    finally:
+        ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
 
 
 @cache
@@ -194,10 +327,15 @@ def _environment() -> str:
 
 
 @per_cpu
-def _machine(speed: int) -> Any:
+def _initialise() -> None:
     initialise_targets()
     binding.initialize_native_asmparser()
     binding.set_option("abele", f"-dag-maps-huge-region={_MOST_COMPARED}")
+
+
+def _new_machine(speed: int) -> Any:
+    """The CPU that code is made for, with a level of optimisation."""
+    _initialise()
     cpu = host_cpu()
     return binding.Target.from_triple(cpu.triple).create_target_machine(
         cpu=cpu.name, features=cpu.feature_string, opt=speed, reloc="pic", codemodel="small"
@@ -218,4 +356,4 @@ def _jit() -> Any:
     # The older linker asks the system for each section of an object by itself. In a process whose address space is in
     # pieces they may come to lie more than 2 GiB apart, where code does not reach its constants: the process ends.
     # JITLink puts an object into one piece of memory, and takes less time; for Windows it is not complete.
-    return binding.create_lljit_compiler(_machine(3), use_jit_link=sys.platform != "win32")
+    return binding.create_lljit_compiler(_new_machine(3), use_jit_link=sys.platform != "win32")

@@ -19,7 +19,7 @@ from abele.kernels.schedule.pack_panels import Panel
 from abele.kernels.schedule.schedule import NestSchedule
 from abele.llvm import ir as ll
 from abele.llvm.emit import F32, I8, I32, I64, POINTER, VOID
-from abele.llvm.jit import Native, compile_keyed
+from abele.llvm.jit import ModuleSource, Native, compile_all
 
 # LLVM code of matrix products: for every share a call of the routine that multiplies, then one of its epilogue.
 #
@@ -217,31 +217,31 @@ _NAME = "kernel"
 """Name of the function of every module."""
 
 
-def build_nest(nest: LoopNest, schedule: NestSchedule, panel: Panel | None = None) -> tuple[Native, int]:
-    """Native code of ``nest``, and the address of its function.
+def nest_source(nest: LoopNest, schedule: NestSchedule, panel: Panel | None = None) -> ModuleSource:
+    """The module of ``nest``.
 
     With a panel, ``nest`` reads the copy, and the function's last argument is memory of the thread's own for it.
     """
     content = f"nest {CODE_VERSION}\n{nest}\n{nest.num_arrays} {nest.unit}\n{schedule}\n{schedule!r}"
     if panel is not None:
         content += f"\n{panel}"
-    return _compiled(content, lambda name: generate(nest, schedule, name, panel))
+    return ModuleSource(content, lambda: generate(nest, schedule, _NAME, panel), LLVM_SPEED)
 
 
-def build_driver(driver: Driver, *, timed: bool = False) -> tuple[Native, int]:
-    """Native code of a driver, and its address."""
+def driver_source(driver: Driver, *, timed: bool = False) -> ModuleSource:
+    """The module of a driver."""
     content = f"driver {CODE_VERSION} {'timed ' * timed}{driver!r}"
-    return _compiled(content, lambda name: driver_module(driver, name, timed=timed), speed=DRIVER_SPEED)
+    return ModuleSource(content, lambda: driver_module(driver, _NAME, timed=timed), DRIVER_SPEED)
 
 
-def build_product(schedule: ProductSchedule, epilogues: Sequence[Epilogue], nest: LoopNest) -> tuple[Native, int]:
-    """Native code of the product that ``nest`` is, and the address of its function."""
+def product_source(schedule: ProductSchedule, epilogues: Sequence[Epilogue], nest: LoopNest) -> ModuleSource:
+    """The module of the product that ``nest`` is."""
     nests = [(str(e.nest), e.last_rows, e.last_columns) for e in epilogues]
     content = f"product {CODE_VERSION}\n{schedule!r}\n{nests}\n{nest.num_arrays} {nest.num_integers}"
-    return _compiled(content, lambda name: product_function(schedule, epilogues, nest, name))
+    return ModuleSource(content, lambda: product_function(schedule, epilogues, nest, _NAME), LLVM_SPEED)
 
 
-def _compiled(content: str, make: Any, *, speed: int = LLVM_SPEED) -> tuple[Native, int]:
+def build_all(sources: Sequence[ModuleSource]) -> list[tuple[Native, int]]:
+    """Native code of modules, and the addresses of their functions."""
     # All have one name, so that nests whose code is equal to the letter share it; each module is a library of its own.
-    native = compile_keyed(content, lambda: make(_NAME), speed=speed)
-    return native, native.address(_NAME)
+    return [(native, native.address(_NAME)) for native in compile_all(sources)]

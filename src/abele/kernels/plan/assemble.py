@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from abele.kernels.code.build import build_driver
+from abele.kernels.code.build import build_all, driver_source
 from abele.kernels.code.drivers import Driver, DriverRows, DriverStep, Pointer
 from abele.kernels.plan.functions import FunctionProgram, LeafFunctions
 from abele.kernels.plan.native_plan import LeafArgument, NativePlan, PlanLeaf, leaf_cycles
@@ -65,11 +65,11 @@ def assemble(program: FunctionProgram) -> NativePlan:
     arena, arena_bytes = _arena(program)
     scratch, scratch_bytes = _scratch(program)
     binder = _Binder(program.spaces, arena, scratch)
-    keep = list(program.keep)
-    leaves = tuple(
-        replace(binder.leaf(leaf, keep), cycles=leaf_cycles(leaf.functions, program.target)) for leaf in program.leaves
-    )
-    return NativePlan(leaves, arena_bytes, scratch_bytes, program, tuple(keep))
+    leaves = [replace(binder.leaf(leaf), cycles=leaf_cycles(leaf.functions, program.target)) for leaf in program.leaves]
+    drivers = build_all([driver_source(leaf.driver) for leaf in leaves if leaf.driver is not None])
+    addresses = iter([address for _, address in drivers])
+    native = tuple(leaf if leaf.driver is None else replace(leaf, address=next(addresses)) for leaf in leaves)
+    return NativePlan(native, arena_bytes, scratch_bytes, program, (*program.keep, *(owner for owner, _ in drivers)))
 
 
 def _arena(program: FunctionProgram) -> tuple[dict[int, int], int]:
@@ -107,8 +107,8 @@ class _Binder:
     def __init__(self, spaces: Sequence[Space], arena: Mapping[int, int], scratch: Mapping[int, int]) -> None:
         self.spaces, self.arena, self.scratch = spaces, arena, scratch
 
-    def leaf(self, leaf: LeafFunctions, keep: list[object]) -> PlanLeaf:
-        """Native leaf; the owner of its driver's code is added to ``keep``."""
+    def leaf(self, leaf: LeafFunctions) -> PlanLeaf:
+        """Native leaf; that of a driver has no address yet."""
         tasks = [f.task for f in leaf.functions if not f.is_start]
         calls = tuple(dict.fromkeys(task.name for task in tasks))
         origins = frozenset[int]().union(*(task.origins for task in tasks))
@@ -123,9 +123,7 @@ class _Binder:
         streams = leaf.loop is not None and any(put.streams for task in tasks for put in task.puts)
         rows = self._rows(leaf.loop, slots) if isinstance(leaf.loop, OuterLoop) else None
         driver = Driver(tuple(steps), *_rounds(leaf), streams, rows)
-        native, address = build_driver(driver)
-        keep.append(native)
-        return PlanLeaf(address, driver.units, tuple(slots), calls, origins, driver)
+        return PlanLeaf(0, driver.units, tuple(slots), calls, origins, driver)
 
     def _steps(self, leaf: LeafFunctions, slots: dict[LeafArgument, int]) -> list[DriverStep]:
         """Calls of the leaf's driver; the driver's own arguments are numbered in ``slots``."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from abele.expr import Apply
 from abele.expr.operation import TABLE
-from abele.kernels.code.build import build_driver
+from abele.kernels.code.build import build_all, driver_source
 from abele.kernels.code.drivers import Driver
 from abele.kernels.nest.binding import BoundCalls, BoundKernel, Factors, OperandBinding
 from abele.kernels.nest.ir import Affine, Expr
@@ -415,7 +415,7 @@ class NativePlan:
         driver = self.leaves[number].driver
         if driver is None:
             raise ValueError(f"leaf {number} is one function")
-        return build_driver(driver, timed=True)
+        return build_all([driver_source(driver, timed=True)])[0]
 
     def parts(self, number: int) -> tuple[LeafPart, ...]:
         """The functions of a leaf in the order of its driver's steps."""

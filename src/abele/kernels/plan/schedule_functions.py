@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from abele.kernels.code.build import build_nest, build_product
+from abele.kernels.code.build import build_all, nest_source, product_source
 from abele.kernels.nest.merge_dims import merged_dims
 from abele.kernels.plan.functions import FunctionProgram, LeafFunctions, TaskFunction
 from abele.kernels.products.choose import choose_product
@@ -18,6 +18,7 @@ from abele.kernels.schedule.lift_integers import lifted_integers
 from abele.kernels.schedule.pack_panels import packed_nest
 from abele.kernels.schedule.shift_arrays import shifted_arrays
 from abele.kernels.tasks.leaves import BlockLoop
+from abele.llvm.jit import ModuleSource
 
 
 def merge_dims(program: FunctionProgram) -> FunctionProgram:
@@ -62,37 +63,47 @@ def choose_schedules(program: FunctionProgram) -> FunctionProgram:
 
 def generate_code(program: FunctionProgram) -> FunctionProgram:
     """Make native code of every function; functions with equal loops and schedules share it."""
+    built = iter(build_all(sources_of(program)))
     keep: list[object] = []
 
     def changed(function: TaskFunction, _: LeafFunctions) -> TaskFunction:
-        assert function.schedule is not None
+        after = [next(built) for _ in function.epilogues]
+        native, address = next(built)
+        keep.extend([native, *(n for n, _ in after)])
+        callees = tuple(place for _, place in after)
         if isinstance(function.schedule, ProductSchedule):
             assert program.target.products is not None
-            return _product_code(function, function.schedule, program.target.products, keep)
-        native, address = build_nest(function.nest, function.schedule, function.panel)
-        keep.append(native)
-        return replace(function, address=address)
+            callees = (*_routine(function, function.schedule, program.target.products, keep), *callees)
+        return replace(function, address=address, callees=callees)
 
     return replace(_changed(program, changed), keep=tuple(keep))
 
 
-def _product_code(
+def sources_of(program: FunctionProgram) -> list[ModuleSource]:
+    """Modules of every function in order: those of the epilogues, then its own."""
+    return [source for leaf in program.leaves for function in leaf.functions for source in _sources(function)]
+
+
+def _sources(function: TaskFunction) -> list[ModuleSource]:
+    assert function.schedule is not None
+    if not isinstance(function.schedule, ProductSchedule):
+        return [nest_source(function.nest, function.schedule, function.panel)]
+    after = [nest_source(e.nest, own) for e, own in function.epilogues]
+    return [*after, product_source(function.schedule, [e for e, _ in function.epilogues], function.nest)]
+
+
+def _routine(
     function: TaskFunction, schedule: ProductSchedule, costs: ProductCosts, keep: list[object]
-) -> TaskFunction:
-    """``function`` with the addresses of its code and of its callees; their owners are added to ``keep``."""
+) -> tuple[int, int]:
+    """Addresses of what a product calls to multiply; their owners are added to ``keep``."""
     product = schedule.product
     if schedule.library is not None:
         assert costs.library is not None
-        called = [costs.library.sgemm, costs.library.set_threads]
-    else:
-        routine, multiply = packed_routine(schedule.sizes, product.left.type.name, product.right.type.name)
-        places = schedule.places()
-        keep += [routine, places]
-        called = [multiply, places.address]
-    built = [build_nest(e.nest, own) for e, own in function.epilogues]
-    native, address = build_product(schedule, [e for e, _ in function.epilogues], function.nest)
-    keep += [native, *(n for n, _ in built)]
-    return replace(function, address=address, callees=(*called, *(place for _, place in built)))
+        return costs.library.sgemm, costs.library.set_threads
+    routine, multiply = packed_routine(schedule.sizes, product.left.type.name, product.right.type.name)
+    places = schedule.places()
+    keep += [routine, places]
+    return multiply, places.address
 
 
 def _changed(
