@@ -20,6 +20,7 @@ from jax._src import core, source_info_util
 from jax._src.array import ArrayImpl
 
 from abele.compiler import Executable
+from abele.compiler.compile import collector_paused
 from abele.errors import BatchSizeError, InvalidOptionError
 from abele.frontends.jax.callback import call_from_jax
 from abele.frontends.jax.errors import (
@@ -280,7 +281,7 @@ class Jitted:
         return self if instance is None else functools.partial(self, instance)
 
     def _compiled(self, key: Hashable, leaves: Sequence[Any], tree: Any, statics: Any) -> Compiled:
-        with self._lock:
+        with self._lock, collector_paused():
             found = self._programs.get(key)
             if found is None:
                 traced = self._traced(leaves, tree, statics)

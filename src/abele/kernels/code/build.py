@@ -241,7 +241,12 @@ def product_source(schedule: ProductSchedule, epilogues: Sequence[Epilogue], nes
     return ModuleSource(content, lambda: product_function(schedule, epilogues, nest, _NAME), LLVM_SPEED)
 
 
-def build_all(sources: Sequence[ModuleSource]) -> list[tuple[Native, int]]:
-    """Native code of modules, and the addresses of their functions."""
+def build_all(sources: Sequence[ModuleSource], *, beside: Sequence[ModuleSource] = ()) -> list[tuple[Native, int]]:
+    """Native code of modules, and the addresses of their functions.
+
+    Args:
+        sources: The modules.
+        beside: Modules that will be asked for next, to be compiled at the same time.
+    """
     # All have one name, so that nests whose code is equal to the letter share it; each module is a library of its own.
-    return [(native, native.address(_NAME)) for native in compile_all(sources)]
+    return [(native, native.address(_NAME)) for native in compile_all([*beside, *sources])[len(beside) :]]

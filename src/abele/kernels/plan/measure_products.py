@@ -27,17 +27,20 @@ from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.plan.assemble import assemble
 from abele.kernels.plan.functions import FunctionProgram, TaskFunction
 from abele.kernels.plan.repeated import RepeatedPlan
-from abele.kernels.plan.schedule_functions import choose_schedules, generate_code
+from abele.kernels.plan.schedule_functions import choose_schedules, generate_code, modules_of
 from abele.kernels.routines.costs import LOOPS, PACKED, ProductCosts
 from abele.kernels.routines.product_class import CORNERS, POINTS, ProductClass, with_traits
 from abele.kernels.target import HostTarget, host_target
 from abele.llvm.cache import code_digest
 from abele.llvm.flush import denormals_flushed
 from abele.llvm.host import cache_bytes, is_elsewhere, last_cache_bytes, near_cache_ways
+from abele.llvm.jit import compile_all
 from abele.numerics import bf16, f32
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
+Shape = tuple[int, int, int]
+"""Rows, columns and summed elements of a product."""
 
 VERSION = 2
 """Raised when rates are measured in another way."""
@@ -90,7 +93,9 @@ class MeasuredRates:
         """Rates of a way at the points at which the class itself is measured."""
 
         def measure() -> tuple[float, ...]:
-            return tuple(float(f"{self._share(way, of, shape):.4g}") for shape in points)
+            prepared = [self._prepared(way, of, shape) for shape in points]
+            compile_all([module for _, _, program in prepared for module in modules_of(program)])
+            return tuple(float(f"{_share(*each):.4g}") for each in prepared)
 
         points = CORNERS if of.traits else POINTS
         return _kept(f"products-{way}-{of.name}", _version(points, way), tuple[float, ...], measure, anew=anew)
@@ -109,7 +114,7 @@ class MeasuredRates:
             found = []
             for way in (LOOPS, PACKED):
                 plain, handed = (
-                    _PASSED[2] / self._share(way, ProductClass(), _PASSED, with_relu=with_relu)
+                    _PASSED[2] / _share(*self._prepared(way, ProductClass(), _PASSED, with_relu=with_relu))
                     for with_relu in (False, True)
                 )
                 found.append(handed - plain)
@@ -122,22 +127,17 @@ class MeasuredRates:
 
         def measure() -> float:
             plain, spread = (
-                _PASSED[2] / self._share(LOOPS, ProductClass(), _PASSED, in_blocks=in_blocks)
+                _PASSED[2] / _share(*self._prepared(LOOPS, ProductClass(), _PASSED, in_blocks=in_blocks))
                 for in_blocks in (False, True)
             )
             return round(max(0.0, spread - plain), 3)
 
         return _kept("products-spreading", _version(_PASSED, LOOPS), float, measure, anew=anew)
 
-    def _share(
-        self,
-        way: str,
-        of: ProductClass,
-        shape: tuple[int, int, int],
-        *,
-        with_relu: bool = False,
-        in_blocks: bool = False,
-    ) -> float:
+    def _prepared(
+        self, way: str, of: ProductClass, shape: Shape, *, with_relu: bool = False, in_blocks: bool = False
+    ) -> tuple[Shape, list[Buffer], FunctionProgram]:
+        """A product by a way, without its code."""
         target = host_target()
         assert target.products is not None
         costs: ProductCosts | None = replace(target.products, forced=True)
@@ -146,15 +146,12 @@ class MeasuredRates:
         buffers, program = self.scheduled(
             of, shape, replace(target, products=costs), with_relu=with_relu, in_blocks=in_blocks
         )
-        run = RepeatedPlan(buffers, assemble(generate_code(program)))
-        rows, columns, depth = shape
-        with denormals_flushed():
-            return share_of_arithmetic(run, 2.0 * rows * columns * depth)
+        return shape, buffers, program
 
     def scheduled(
         self,
         of: ProductClass,
-        shape: tuple[int, int, int],
+        shape: Shape,
         target: HostTarget,
         *,
         with_relu: bool = False,
@@ -181,6 +178,14 @@ class MeasuredRates:
         return hash(MeasuredRates)
 
 
+def _share(shape: Shape, buffers: list[Buffer], program: FunctionProgram) -> float:
+    """Rate of a product, as a share of the machine's arithmetic."""
+    run = RepeatedPlan(buffers, assemble(generate_code(program)))
+    rows, columns, depth = shape
+    with denormals_flushed():
+        return share_of_arithmetic(run, 2.0 * rows * columns * depth)
+
+
 def _kept(name: str, version: int, kind: type[T], measure: Callable[[], T], *, anew: bool) -> T | None:
     """Fact about this host; None for the rest of this process where the machine does not come to rest."""
     with _lock:
@@ -198,7 +203,7 @@ def _kept(name: str, version: int, kind: type[T], measure: Callable[[], T], *, a
 
 
 def product_calls(
-    of: ProductClass, shape: tuple[int, int, int], *, with_relu: bool = False, in_blocks: bool = False
+    of: ProductClass, shape: Shape, *, with_relu: bool = False, in_blocks: bool = False
 ) -> tuple[list[Buffer], list[BoundKernel]]:
     """A product of a class, but with rows as near as they go, and a ReLU of its results if asked for.
 

@@ -11,8 +11,9 @@ from abele.kernels.plan.functions import FunctionProgram, LeafFunctions, TaskFun
 from abele.kernels.products.choose import choose_product
 from abele.kernels.products.epilogue import epilogues
 from abele.kernels.products.schedule import ProductSchedule
+from abele.kernels.routines.blocking import Blocking
 from abele.kernels.routines.costs import ProductCosts
-from abele.kernels.routines.multiply import packed_routine
+from abele.kernels.routines.multiply import packed_routine, packed_source
 from abele.kernels.schedule.choose_schedule import choose_packed_schedule, choose_schedule
 from abele.kernels.schedule.lift_integers import lifted_integers
 from abele.kernels.schedule.pack_panels import packed_nest
@@ -63,7 +64,7 @@ def choose_schedules(program: FunctionProgram) -> FunctionProgram:
 
 def generate_code(program: FunctionProgram) -> FunctionProgram:
     """Make native code of every function; functions with equal loops and schedules share it."""
-    built = iter(build_all(sources_of(program)))
+    built = iter(build_all(_own_modules(program), beside=_routines(program)))
     keep: list[object] = []
 
     def changed(function: TaskFunction, _: LeafFunctions) -> TaskFunction:
@@ -73,15 +74,27 @@ def generate_code(program: FunctionProgram) -> FunctionProgram:
         callees = tuple(place for _, place in after)
         if isinstance(function.schedule, ProductSchedule):
             assert program.target.products is not None
-            callees = (*_routine(function, function.schedule, program.target.products, keep), *callees)
+            callees = (*_routine(function.schedule, program.target.products, keep), *callees)
         return replace(function, address=address, callees=callees)
 
     return replace(_changed(program, changed), keep=tuple(keep))
 
 
-def sources_of(program: FunctionProgram) -> list[ModuleSource]:
+def modules_of(program: FunctionProgram) -> list[ModuleSource]:
+    """All modules that the code of the functions is in."""
+    return [*_routines(program), *_own_modules(program)]
+
+
+def _own_modules(program: FunctionProgram) -> list[ModuleSource]:
     """Modules of every function in order: those of the epilogues, then its own."""
     return [source for leaf in program.leaves for function in leaf.functions for source in _sources(function)]
+
+
+def _routines(program: FunctionProgram) -> list[ModuleSource]:
+    """Modules of what products call to multiply."""
+    schedules = [f.schedule for leaf in program.leaves for f in leaf.functions]
+    products = [s for s in schedules if isinstance(s, ProductSchedule) and s.library is None]
+    return [packed_source(*_routine_of(product)) for product in products]
 
 
 def _sources(function: TaskFunction) -> list[ModuleSource]:
@@ -92,15 +105,17 @@ def _sources(function: TaskFunction) -> list[ModuleSource]:
     return [*after, product_source(function.schedule, [e for e, _ in function.epilogues], function.nest)]
 
 
-def _routine(
-    function: TaskFunction, schedule: ProductSchedule, costs: ProductCosts, keep: list[object]
-) -> tuple[int, int]:
-    """Addresses of what a product calls to multiply; their owners are added to ``keep``."""
+def _routine_of(schedule: ProductSchedule) -> tuple[Blocking, str, str]:
     product = schedule.product
+    return schedule.sizes, product.left.type.name, product.right.type.name
+
+
+def _routine(schedule: ProductSchedule, costs: ProductCosts, keep: list[object]) -> tuple[int, int]:
+    """Addresses of what a product calls to multiply; their owners are added to ``keep``."""
     if schedule.library is not None:
         assert costs.library is not None
         return costs.library.sgemm, costs.library.set_threads
-    routine, multiply = packed_routine(schedule.sizes, product.left.type.name, product.right.type.name)
+    routine, multiply = packed_routine(*_routine_of(schedule))
     places = schedule.places()
     keep += [routine, places]
     return multiply, places.address

@@ -17,7 +17,7 @@ from abele import layout
 from abele.kernels.routines.blocking import Blocking, Kept
 from abele.kernels.routines.packed import product_module
 from abele.layout import Modes
-from abele.llvm.jit import Native, compile_keyed
+from abele.llvm.jit import ModuleSource, Native, compile_all
 
 # Offsets of the elements of a product's matrices: one for every row and column of each.
 #
@@ -73,12 +73,21 @@ LLVM_SPEED = 1
 """Optimisation level: loops are tiled and unrolled already."""
 
 
+def packed_source(sizes: Blocking, left: str, right: str) -> ModuleSource:
+    """The module of a routine that multiplies matrices of element types ``left`` and ``right``."""
+    content = f"packed product {PACKED_VERSION}\n{sizes!r} {left} {right}"
+    return ModuleSource(content, lambda: product_module(sizes, left, right, _packed_name(content)), LLVM_SPEED)
+
+
 def packed_routine(sizes: Blocking, left: str, right: str) -> tuple[Native, int]:
     """Native code that multiplies matrices of element types ``left`` and ``right``, and its address."""
-    content = f"packed product {PACKED_VERSION}\n{sizes!r} {left} {right}"
-    name = f"packed_{hashlib.sha256(content.encode()).hexdigest()[:16]}"
-    native = compile_keyed(content, lambda: product_module(sizes, left, right, name), speed=LLVM_SPEED)
-    return native, native.address(name)
+    source = packed_source(sizes, left, right)
+    (native,) = compile_all([source])
+    return native, native.address(_packed_name(source.content))
+
+
+def _packed_name(content: str) -> str:
+    return f"packed_{hashlib.sha256(content.encode()).hexdigest()[:16]}"
 
 
 # Libraries of this process that multiply matrices.

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from abele.arrays import Array
+from abele.compiler.compile import collector_paused
 from abele.frontends.keras.ipu.config import get_ipu_config
 from abele.frontends.keras.ipu.enums import GradientAccumulationReductionMethod as Reduction
 from abele.frontends.keras.ipu.environment import settings_of
@@ -189,7 +190,8 @@ class Programs:
 
     def _of(self, key: tuple[Any, ...], make: Callable[[], StepProgram]) -> StepProgram:
         if key not in self._known:
-            self._known[key] = make()
+            with collector_paused():
+                self._known[key] = make()
         self.last = self._known[key]
         return self.last
 
