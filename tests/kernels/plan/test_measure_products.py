@@ -219,9 +219,9 @@ def test_shares__of_a_machine_without_rest__are_not_kept_and_said_once(
 def test_shares__where_caches_or_code_are_others__are_measured_anew(
     fresh, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(MeasuredRates, "_share", lambda *_, **__: 0.5)
+    monkeypatch.setattr(MeasuredRates, "_shares", lambda *given, **__: [0.5] * len(given[3]))
     assert MeasuredRates(run_passes).shares("loops", ProductClass()) == (0.5, 0.5)
-    monkeypatch.setattr(MeasuredRates, "_share", lambda *_, **__: 0.25)
+    monkeypatch.setattr(MeasuredRates, "_shares", lambda *given, **__: [0.25] * len(given[3]))
     assert MeasuredRates(run_passes).shares("loops", ProductClass()) == (0.5, 0.5)
     monkeypatch.setattr(measure_products, name, lambda *_: (1, 2))
     assert MeasuredRates(run_passes).shares("loops", ProductClass()) == (0.25, 0.25)
@@ -231,7 +231,7 @@ def test_shares__of_another_version_of_a_library__are_measured_anew(fresh, monke
     found = []
     for version, share in (("1", 0.5), ("2", 0.25), ("1", 0.125)):
         monkeypatch.setattr(costs, "loaded_library", lambda version=version: MatrixLibrary("mkl", version, 1, 1))
-        monkeypatch.setattr(MeasuredRates, "_share", lambda *_, share=share, **__: share)
+        monkeypatch.setattr(MeasuredRates, "_shares", lambda *given, share=share, **__: [share] * len(given[3]))
         found.append([MeasuredRates(run_passes).shares(asked, ProductClass())[0] for asked in ("mkl", "loops")])
     assert found == [[0.5, 0.5], [0.25, 0.5], [0.5, 0.5]]
 
@@ -240,9 +240,9 @@ def test_shares__in_a_folder_that_cannot_be_written__are_known_to_this_process(
     fresh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fresh.write_text("a file where the folder should be")
-    monkeypatch.setattr(MeasuredRates, "_share", lambda *_, **__: 0.5)
+    monkeypatch.setattr(MeasuredRates, "_shares", lambda *given, **__: [0.5] * len(given[3]))
     assert MeasuredRates(run_passes).shares("loops", ProductClass()) == (0.5, 0.5)
-    monkeypatch.setattr(MeasuredRates, "_share", lambda *_, **__: 0.25)
+    monkeypatch.setattr(MeasuredRates, "_shares", lambda *given, **__: [0.25] * len(given[3]))
     assert MeasuredRates(run_passes).shares("loops", ProductClass()) == (0.5, 0.5)
     forget()
     assert MeasuredRates(run_passes).shares("loops", ProductClass()) == (0.25, 0.25)

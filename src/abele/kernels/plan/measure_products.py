@@ -15,7 +15,7 @@ import logging
 import math
 import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -93,9 +93,7 @@ class MeasuredRates:
         """Rates of a way at the points at which the class itself is measured."""
 
         def measure() -> tuple[float, ...]:
-            prepared = [self._prepared(way, of, shape) for shape in points]
-            compile_all([module for _, _, program in prepared for module in modules_of(program)])
-            return tuple(float(f"{_share(*each):.4g}") for each in prepared)
+            return tuple(float(f"{share:.4g}") for share in self._shares(way, of, points))
 
         points = CORNERS if of.traits else POINTS
         return _kept(f"products-{way}-{of.name}", _version(points, way), tuple[float, ...], measure, anew=anew)
@@ -114,7 +112,7 @@ class MeasuredRates:
             found = []
             for way in (LOOPS, PACKED):
                 plain, handed = (
-                    _PASSED[2] / _share(*self._prepared(way, ProductClass(), _PASSED, with_relu=with_relu))
+                    _PASSED[2] / self._shares(way, ProductClass(), [_PASSED], with_relu=with_relu)[0]
                     for with_relu in (False, True)
                 )
                 found.append(handed - plain)
@@ -127,26 +125,37 @@ class MeasuredRates:
 
         def measure() -> float:
             plain, spread = (
-                _PASSED[2] / _share(*self._prepared(LOOPS, ProductClass(), _PASSED, in_blocks=in_blocks))
+                _PASSED[2] / self._shares(LOOPS, ProductClass(), [_PASSED], in_blocks=in_blocks)[0]
                 for in_blocks in (False, True)
             )
             return round(max(0.0, spread - plain), 3)
 
         return _kept("products-spreading", _version(_PASSED, LOOPS), float, measure, anew=anew)
 
-    def _prepared(
-        self, way: str, of: ProductClass, shape: Shape, *, with_relu: bool = False, in_blocks: bool = False
-    ) -> tuple[Shape, list[Buffer], FunctionProgram]:
-        """A product by a way, without its code."""
+    def _shares(
+        self,
+        way: str,
+        of: ProductClass,
+        shapes: Sequence[Shape],
+        *,
+        with_relu: bool = False,
+        in_blocks: bool = False,
+    ) -> list[float]:
+        """Rates of products of some shapes; the code of all is made together."""
         target = host_target()
         assert target.products is not None
         costs: ProductCosts | None = replace(target.products, forced=True)
         if way in (LOOPS, PACKED):
             costs = replace(target.products, forced=True, library=None) if way == PACKED else None
-        buffers, program = self.scheduled(
-            of, shape, replace(target, products=costs), with_relu=with_relu, in_blocks=in_blocks
-        )
-        return shape, buffers, program
+        target = replace(target, products=costs)
+        plans = [self.scheduled(of, shape, target, with_relu=with_relu, in_blocks=in_blocks) for shape in shapes]
+        compile_all([module for _, program in plans for module in modules_of(program)])
+        found = []
+        for shape, (buffers, program) in zip(shapes, plans, strict=True):
+            run = RepeatedPlan(buffers, assemble(generate_code(program)))
+            with denormals_flushed():
+                found.append(share_of_arithmetic(run, 2.0 * math.prod(shape)))
+        return found
 
     def scheduled(
         self,
@@ -176,14 +185,6 @@ class MeasuredRates:
 
     def __hash__(self) -> int:
         return hash(MeasuredRates)
-
-
-def _share(shape: Shape, buffers: list[Buffer], program: FunctionProgram) -> float:
-    """Rate of a product, as a share of the machine's arithmetic."""
-    run = RepeatedPlan(buffers, assemble(generate_code(program)))
-    rows, columns, depth = shape
-    with denormals_flushed():
-        return share_of_arithmetic(run, 2.0 * rows * columns * depth)
 
 
 def _kept(name: str, version: int, kind: type[T], measure: Callable[[], T], *, anew: bool) -> T | None:
