@@ -33,8 +33,8 @@ itself it compares 1,000. Blocks of unrolled loops have thousands: those of a Mo
 generation. The 261 objects of that and of ResNet-18 are the same bytes."""
 
 _SWITCH_SECONDS = 1e-4
-"""Time after which a thread that waits for Python gets it, while others make code: a module has thirty calls of LLVM
-that take no time, and Python's own 5 ms for each of them would be ten times what LLVM takes."""
+"""Time that a thread waits for Python while others make code. A module has thirty calls of LLVM that take no time, and
+after each of them its thread would wait for Python's own 5 ms."""
 
 _HALF = re.compile(r"\bhalf\b")
 """LLVM's type of f16; few modules have it, since kernels convert its bits."""
