@@ -63,20 +63,6 @@ def by_torch(arrays: list[np.ndarray], factor: np.ndarray, groups: int) -> list[
     return [y.detach().numpy(), *(t.grad.numpy() for t in (x, *sides))]
 
 
-def lost_by_cancellation(x: np.ndarray, groups: int) -> float:
-    """Error that results may have where E[x^2] - E[x]^2, computed in float32, is the variance.
-
-    Both terms are off by roundings of E[x^2]; what is left of them is the smaller the closer the
-    numbers of a group lie. The gradient has one more factor 1 / sqrt(variance).
-    """
-    wide = x.astype(np.float64)
-    seen = wide.reshape(x.shape[0], groups, -1) if groups else wide
-    dims = (2,) if groups else (0, *range(2, x.ndim))
-    spread = seen.var(dims) + EPS
-    relative = 4 * np.finfo(np.float32).eps * (seen**2).mean(dims) / spread
-    return float((relative * np.maximum(1, 1 / np.sqrt(spread))).max())
-
-
 cases = st.tuples(
     st.sampled_from([(3, 8), (1, 6), (2, 4, 5), (2, 6, 3, 2), (4, 2, 1)]), st.integers(0, 3), st.booleans()
 )
@@ -107,8 +93,6 @@ def test_norm__any_shape_and_groups__result_and_gradients_equal_pytorch(
         wider.output(made.gradients[parameter])
     planning = Settings(stable_norms=stable).planning
     program = inference_program(wider.finish(), Graph("bow"), Schedule(), planning=planning)
-    if not stable:
-        tolerance["atol"] += lost_by_cancellation(arrays[0], groups)
     state = Meaning(program.graph, {"input/factor": [factor]})
     for parameter, array in zip(parameters, arrays, strict=True):
         state.write(program.weights[parameter.name], array)
@@ -118,8 +102,8 @@ def test_norm__any_shape_and_groups__result_and_gradients_equal_pytorch(
         np.testing.assert_allclose(mine.reshape(theirs.shape), theirs, **tolerance)
 
 
-@pytest.mark.parametrize(("stable", "error"), [(True, 2e-3), (False, 5e-2)])
-def test_norm__large_mean_in_half_precision__keeps_what_is_left_where_it_is_stable(stable: bool, error: float) -> None:
+@pytest.mark.parametrize("stable", [True, False])
+def test_norm__large_mean_in_half_precision__keeps_what_is_left(stable: bool) -> None:
     net, _ = network((2, 64), 1, "f16", affine=False)
     data = (1000 + RNG.integers(-8, 9, (2, 64))).astype(np.float16)
     program = inference_program(net, Graph("bow"), Schedule(), planning=Settings(stable_norms=stable).planning)
@@ -128,7 +112,24 @@ def test_norm__large_mean_in_half_precision__keeps_what_is_left_where_it_is_stab
     state.run(program.program)
     (expected, _) = by_torch([data], np.ones((2, 64)), 1)
     off = np.abs(state.sent["output/0"][0].reshape(2, 64) - expected).max()
-    assert error / 100 < off < error
+    assert off < 2e-3
+
+
+@pytest.mark.parametrize("groups", [0, 2])
+def test_norm__large_mean_on_the_host__loses_no_digits(groups: int) -> None:
+    net, parameters = network((4, 6, 5), groups, affine=False)
+    made = differentiate(net, parameters)
+    wider = NetworkBuilder.of(made)
+    wider.output(made.gradients[parameters[0]])
+    data = (RNG.normal(size=(4, 6, 5)) + 1000).astype(np.float32)
+    factor = RNG.normal(size=(4, 6, 5)).astype(np.float32)
+    session = Session.of(
+        inference_pipeline().run(wider.finish()), Schedule(), settings=Settings(threads=1), weights={"x": data}
+    )
+    sent = session(factor)
+    # Means are rounded to f32: 1000 * 2 ** -24 of a deviation. E[x^2] - E[x]^2 is off by a tenth.
+    for mine, theirs in zip((sent[0], sent[3]), by_torch([data], factor, groups), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-3, atol=5e-4)
 
 
 def test_norm__stable__takes_a_pass_more() -> None:

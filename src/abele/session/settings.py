@@ -48,7 +48,7 @@ SETTINGS = OptionTable(
         "convolution_dithering": flag(False, doc="each convolution begins at a tile of its own, by its parameters"),
         "stable_norms": flag(
             False,
-            doc="norms subtract the mean before they square, in one pass more, which loses no digits",
+            doc="the machine's norms subtract the mean before they square, in one pass more; the host's always do",
         ),
         "exceptions": flag(False, doc="invalid operations, divisions by zero and overflows of floats end a run"),
         "stochastic_rounding": flag(

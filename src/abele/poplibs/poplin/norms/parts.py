@@ -6,7 +6,8 @@ as few of these as the sums allow. Source: machine reference §4.10 (norms).
 
 Σx and Σx² (or Σg and Σg·w) come from one pass over the tensor and one exchange of partial sums, which is why the
 variance is taken as E[x²] − E[x]². That loses digits where the mean is large beside the deviation; ``stable`` then
-takes the squares of distances from the mean, in a second pass. The gradient goes through the statistics: whitening
+takes the squares of distances from the mean, in a second pass. The host takes distances for both: a second pass over
+what a cache still holds costs nothing there, and results are those of other frameworks. The gradient goes through the statistics: whitening
 removes mean and scale, so what the gradient has along these two directions has no effect, and (g − E[g] − w·E[g·w]) · i
 is what is left, with i the inverse deviation.
 """
@@ -198,14 +199,15 @@ def statistics(
 ) -> tuple[Tensor, Tensor]:
     """Mean and inverse standard deviation of ``x``, in its type or in ``dtype``.
 
-    ``stable`` takes the squares of the distances from the mean, after the mean, rather than those of the elements.
+    ``stable`` takes the squares of the distances from the mean, after the mean, rather than those of the elements. The
+    host kernel always does.
     """
     kept = moments.kept
     shape = _kept_shape(x, kept)
     # Statistics are few: spread evenly, wherever the sums are made.
     dtype = dtype or x.dtype
     outs = [map_small(graph, graph.variable(dtype, shape, name=f"{name}/{n}")) for n in ("mean", "inv_std_dev")]
-    kernel = _statistics_kernel(x, moments, stable, dtype)
+    kernel = _statistics_kernel(x, moments, dtype)
     call = graph.library_call(
         prog,
         "poplin.norm_statistics",
@@ -235,26 +237,21 @@ def _emit_stable(graph: Graph, body: Steps, x: Tensor, moments: Moments, outs: S
     emit_map(graph, body, exprs, [total, squares], outs, "finish")
 
 
-def _statistics_kernel(x: Tensor, moments: Moments, stable: bool, dtype: ElementType) -> ir.HostKernel:
-    """Operands: the tensor; mean and inverse deviation; Σ x and Σ x² or the squared distances."""
+def _statistics_kernel(x: Tensor, moments: Moments, dtype: ElementType) -> ir.HostKernel:
+    """Operands: the tensor; mean and inverse deviation; Σ x and the sum of squared distances from the mean."""
     kept, share = moments.kept, 1.0 / moments.count
     shape = _kept_shape(x, kept)
     at, own = _at(x, kept)
     here, value = point(len(shape)), ir.Load(0, at)
-    if stable:
-        distance = value - ir.Load(3, own) * share
-        first: tuple[ir.Nest, ...] = (
-            nest_over(x.shape, ir.Store(3, own, value, "add")),
-            nest_over(x.shape, ir.Store(4, own, distance * distance, "add")),
-        )
-    else:
-        first = (nest_over(x.shape, ir.Store(3, own, value, "add"), ir.Store(4, own, value * value, "add")),)
-    mean, variance = ir.Load(3, here) * share, ir.Load(4, here) * share
-    if not stable:
-        variance = variance - mean * mean
-    last = nest_over(shape, ir.Store(1, here, mean), ir.Store(2, here, _kernel_inverse(variance, moments)))
+    distance = value - ir.Load(3, own) * share
+    inverse = _kernel_inverse(ir.Load(4, here) * share, moments)
+    nests = (
+        nest_over(x.shape, ir.Store(3, own, value, "add")),
+        nest_over(x.shape, ir.Store(4, own, distance * distance, "add")),
+        nest_over(shape, ir.Store(1, here, ir.Load(3, here) * share), ir.Store(2, here, inverse)),
+    )
     types = (x.dtype, dtype, dtype, f32, f32)
-    return ir.HostKernel((x.shape, *(shape,) * 4), types, 1, 2, (*first, last))
+    return ir.HostKernel((x.shape, *(shape,) * 4), types, 1, 2, nests)
 
 
 PARAMETER_SEEDS = (0, 1)
