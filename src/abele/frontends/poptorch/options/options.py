@@ -197,7 +197,9 @@ class Options(CheckedOptions):
             ),
             "random_seed": Option(UNSET, int, doc="seed of dropout and of PyTorch's own generators"),
             "model_name": text(UNSET, doc="name of the model in reports"),
-            "enable_stable_norm": flag(UNSET, doc="the machine's norms subtract the mean before they square, in one pass more"),
+            "enable_stable_norm": flag(
+                UNSET, doc="the machine's norms subtract the mean before they square, in one pass more"
+            ),
             "use_model": flag(UNSET, honoured=False, doc="the IPU is modelled in any case"),
             "ipu_id": integer(UNSET, honoured=False, doc="there is one device"),
             "ipu_version": integer(UNSET, doc="which machine is modelled where none is chosen: version 1, 2 or 21"),

@@ -7,9 +7,9 @@ as few of these as the sums allow. Source: machine reference §4.10 (norms).
 Σx and Σx² (or Σg and Σg·w) come from one pass over the tensor and one exchange of partial sums, which is why the
 variance is taken as E[x²] − E[x]². That loses digits where the mean is large beside the deviation; ``stable`` then
 takes the squares of distances from the mean, in a second pass. The host takes distances for both: a second pass over
-what a cache still holds costs nothing there, and results are those of other frameworks. The gradient goes through the statistics: whitening
-removes mean and scale, so what the gradient has along these two directions has no effect, and (g − E[g] − w·E[g·w]) · i
-is what is left, with i the inverse deviation.
+what a cache still holds costs nothing there, and results are those of other frameworks. The gradient goes through the
+statistics: whitening removes mean and scale, so what the gradient has along these two directions has no effect, and
+(g − E[g] − w·E[g·w]) · i is what is left, with i the inverse deviation.
 """
 
 from __future__ import annotations
