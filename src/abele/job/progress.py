@@ -40,9 +40,16 @@ class Progress:
     since: float = 0.0
     listener: Callable[[], None] | None = None
 
-    def begin_run(self) -> None:
-        """A run begins."""
+    def begin_run(self) -> str:
+        """A run begins; gives the phase to go back to with :meth:`end_run`."""
+        before, self.phase = self.phase, "run"
         self.runs += 1
+        self.changes += 1
+        return before
+
+    def end_run(self, phase: str) -> None:
+        """A run is over."""
+        self.phase = phase
         self.changes += 1
 
     def meet(self, step: str, others: tuple[int, ...]) -> None:

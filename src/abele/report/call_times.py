@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 
-@dataclass
+@dataclass(slots=True)
 class CallTimes:
     """Seconds of one call on the host, beside those in which the device runs.
 

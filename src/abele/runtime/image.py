@@ -12,6 +12,7 @@ from abele.graph import LibraryCall, Program, StashCopy, Steps, Variable
 from abele.runtime.checks.checking import Checking, Checks
 from abele.runtime.checks.ended_vertices import VertexEnds
 from abele.runtime.checks.overruns import Overruns
+from abele.runtime.checks.untrusted_codelets import UntrustedVertices
 from abele.runtime.control.bytecode import Verdict
 from abele.runtime.control.leaf import Leaf
 from abele.runtime.control.virtual_machine import Callbacks, VirtualMachine, WorkingMemory
@@ -68,6 +69,7 @@ class Image:
         checking: Checks that no IPU gives.
         overruns: Accesses of vertices outside their fields.
         ends: Vertices that ended before their time.
+        untrusted: Vertices whose codelets come from files.
         seed: Number from which the seeds are made at load.
     """
 
@@ -86,6 +88,7 @@ class Image:
     checking: Checking
     overruns: Overruns
     ends: VertexEnds
+    untrusted: UntrustedVertices
     leaf_names: Mapping[int, str]
     seed: int = 0
 
@@ -254,6 +257,7 @@ def build_image(
         checking=checking,
         overruns=Overruns(arena, placed.placed, compile_codelet),
         ends=VertexEnds(placed.placed, compile_codelet),
+        untrusted=UntrustedVertices(placed.placed),
         leaf_names={register: leaf.name for leaf, register in lowering.emitter.leaves.items()},
         seed=options.seed,
     )

@@ -32,13 +32,11 @@ class ForkLock:
         self._process = os.getpid()
         self._lock = threading.RLock()
 
-    @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """Hold it; the same thread may do so again inside."""
+    def held(self) -> contextlib.AbstractContextManager[bool]:
+        """To be held inside ``with``; the same thread may do so again there."""
         if self._process != os.getpid():
             self._process, self._lock = os.getpid(), threading.RLock()
-        with self._lock:
-            yield
+        return self._lock
 
 
 class Mirror:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -85,13 +86,18 @@ def spoken(array: Array, schedule: Schedule) -> Array:
     return rounds.reshape(-1, *array.shape[1:])
 
 
+def is_single(schedule: Schedule) -> bool:
+    """True if the host gets the results of one micro-batch of one model."""
+    is_one = schedule.outputs in (OutputMode.SUM, OutputMode.FINAL) or schedule.rounds == 1
+    return is_one and len(schedule.speakers) == 1
+
+
 def combine(stacked: Array, schedule: Schedule) -> Array:
     """Results as the host gets them, from [returned, *shape of one micro-batch].
 
     One micro-batch comes as it is; several are joined along their first dimension, and scalars become a vector.
     """
-    is_one = schedule.outputs in (OutputMode.SUM, OutputMode.FINAL) or schedule.rounds == 1
-    if is_one and len(schedule.speakers) == 1:
+    if is_single(schedule):
         single: Array = stacked[0]
         return single
     return stacked.reshape(-1, *stacked.shape[2:]) if stacked.ndim > 1 else stacked
@@ -119,22 +125,6 @@ class Results:
 # --- inputs ----------------------------------------------------------------------------------------------------------
 
 
-def read_inputs(compiled: Compiled, inputs: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
-    """The inputs in order: an array of the whole host batch, in its own type, or an iterable of micro-batches.
-
-    Raises:
-        SignatureError: They differ from what was compiled.
-    """
-    ends = compiled.ends.inputs
-    found = _by_name(ends, inputs) if isinstance(inputs, Mapping) else list(inputs)
-    if len(found) != len(ends):
-        names = ", ".join(end.name for end in ends) or "none"
-        raise SignatureError(
-            f"the session takes {len(ends)} inputs, got {len(found)}", because=f"its inputs are {names}"
-        )
-    return [_read(compiled, end, given) for end, given in zip(ends, found, strict=True)]
-
-
 def _by_name(ends: Sequence[End], inputs: Mapping[str, Any]) -> list[Any]:
     names = [end.name for end in ends]
     for name in inputs:
@@ -146,12 +136,6 @@ def _by_name(ends: Sequence[End], inputs: Mapping[str, Any]) -> list[Any]:
                 remedy=f"did you mean {close!r}?" if close else None,
             )
     return [inputs[name] for name in names if name in inputs]
-
-
-def _read(compiled: Compiled, end: End, given: Any) -> Any:
-    if _is_feed(given):
-        return given
-    return checked(np.asarray(given), end, host_shape(end.shape, compiled.schedule), "a run")
 
 
 def _is_feed(given: Any) -> bool:
@@ -199,29 +183,6 @@ def _check_range(array: Array, end: End) -> None:
             f"the input {end.name!r} holds {low if low < limits.min else high}, which does not fit in {end.dtype}",
             remedy=f"numbers from {limits.min} to {limits.max}",
         )
-
-
-def connect_inputs(engine: Engine, compiled: Compiled, inputs: Sequence[Any]) -> None:
-    """Connect what :func:`read_inputs` gave.
-
-    Raises:
-        TensorIndexError: An integer outside its bounds.
-        ElementRangeError: An integer that does not fit in 32 bits.
-    """
-    checks, ends = compiled.checks, compiled.ends.inputs
-    if not ends:
-        return
-    if all(isinstance(given, np.ndarray) for given in inputs):
-        checks.check(inputs, compiled.schedule.micro_batches)
-        for end, array in zip(ends, inputs, strict=True):
-            given = dealt(np.asarray(array, end.np, order="C"), compiled.schedule, end.shape)
-            engine.connect(end.handle, given)
-        return
-    # Whole batches beside iterables are cut too, so that the checks see each micro-batch with all of its inputs.
-    parts = [_micro_batches(compiled, end, given) for end, given in zip(ends, inputs, strict=True)]
-    columns = _Columns(_dealt_rows(_checked_rows(compiled, parts), compiled.schedule), len(ends))
-    for position, end in enumerate(ends):
-        engine.connect(end.handle, columns.of(position, end))
 
 
 def _micro_batches(compiled: Compiled, end: End, given: Any) -> Iterator[Array]:
@@ -273,59 +234,6 @@ class _Columns:
 # --- outputs ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Pending:
-    """Destinations of the outputs of a run.
-
-    Attributes:
-        compiled: The program that runs.
-        outputs: For each output, room for what comes back; empty with an outfeed.
-        changed: The same for inputs that the network changes.
-        anchors: The same for anchors.
-    """
-
-    compiled: Compiled
-    outputs: list[Array]
-    changed: list[Array]
-    anchors: list[Array]
-
-    def results(self) -> Results:
-        """The results, once the run has ended."""
-        schedule = self.compiled.schedule
-        changed = {
-            position: gathered(array, schedule, end.shape)
-            for (position, end), array in zip(self.compiled.ends.changed, self.changed, strict=True)
-        }
-        anchors = (
-            combine(spoken(array, schedule), schedule.of_anchor(anchor))
-            for array, anchor in zip(self.anchors, schedule.anchors, strict=True)
-        )
-        return Results(tuple(combine(spoken(a, schedule), schedule) for a in self.outputs), changed, tuple(anchors))
-
-
-def connect_outputs(engine: Engine, compiled: Compiled, outfeed: Outfeed | None) -> Pending:
-    """Make room for the outputs of a run, or let ``outfeed`` have them."""
-    schedule, ends = compiled.schedule, compiled.ends
-    each = schedule.rounds * schedule.own_replicas
-    changed = [np.empty((each, *end.shape), end.np) for _, end in ends.changed]
-    for (_, end), array in zip(ends.changed, changed, strict=True):
-        engine.connect(end.handle, array)
-    returned = [schedule.of_anchor(anchor).sent_back for anchor in schedule.anchors]
-    anchors = [np.empty((n, *end.shape), end.np) for n, end in zip(returned, ends.anchors, strict=True)]
-    for end, array in zip(ends.anchors, anchors, strict=True):
-        engine.connect(end.handle, array)
-    outputs: list[Array] = []
-    if outfeed is None:
-        outputs = [np.empty((schedule.sent_back, *end.shape), end.np) for end in ends.outputs]
-        for end, array in zip(ends.outputs, outputs, strict=True):
-            engine.connect(end.handle, array)
-    else:
-        rows = _OutputRows(len(ends.outputs), outfeed, schedule)
-        for position, end in enumerate(ends.outputs):
-            engine.connect(end.handle, rows.take(position))
-    return Pending(compiled, outputs, changed, anchors)
-
-
 class _OutputRows:
     """Puts the outputs of each micro-batch together; they come one after the other, those of one stream in order."""
 
@@ -348,3 +256,186 @@ class _OutputRows:
                     self._outfeed(number, row)
 
         return take
+
+
+# --- streams, connected once -----------------------------------------------------------------------------------------
+
+_STAYS_BYTES = 1 << 17
+"""Arrays up to this size are copied into memory that stays connected: connecting one takes as long as copying so much,
+10 µs at 10 GB/s."""
+
+
+class _Stream:
+    """Stream of a session, connected to memory that stays, or to an array of each run.
+
+    Args:
+        engine: The engine that runs.
+        end: The stream.
+        shape: Dimensions of what one run moves.
+    """
+
+    def __init__(self, engine: Engine, end: End, shape: Shape) -> None:
+        self._engine, self.end = engine, end
+        self._shape, self.dtype = shape, end.np
+        self.stays = math.prod(shape) * end.np.itemsize <= _STAYS_BYTES
+        self._memory: Array | None = None
+
+    def connect(self, data: Any) -> None:
+        """Connect what one run uses, in place of the memory that stays."""
+        self._memory = None
+        self._engine.connect(self.end.handle, data)
+
+    def memory(self) -> Array:
+        """The memory that is connected; made on first use, and anew for each run of what does not stay."""
+        found = self._memory
+        if found is None or not self.stays:
+            found = np.empty(self._shape, self.dtype)
+            self.connect(found)
+            self._memory = found
+        return found
+
+    def forget(self) -> None:
+        """Connect anew in the next run, from the beginning."""
+        self._memory = None
+
+
+class _Input(_Stream):
+    """Stream of an input."""
+
+    def __init__(self, engine: Engine, end: End, schedule: Schedule) -> None:
+        self.shape, self._schedule = host_shape(end.shape, schedule), schedule
+        copies = schedule.rounds * schedule.own_replicas
+        super().__init__(engine, end, (copies, *end.shape) if schedule.shares_inputs else self.shape)
+
+    def read(self, given: Any) -> Any:
+        """The whole host batch in its own type, or an iterable of micro-batches.
+
+        Raises:
+            SignatureError: It differs from what was compiled.
+        """
+        if type(given) is np.ndarray:
+            if given.dtype == self.dtype and given.shape == self.shape:
+                return given
+        elif _is_feed(given):
+            return given
+        return checked(np.asarray(given), self.end, self.shape, "a run")
+
+    def send(self, array: Array) -> None:
+        """Let the next run have a host batch."""
+        schedule = self._schedule
+        if schedule.shares_inputs:
+            array = dealt(np.asarray(array, self.dtype, order="C"), schedule, self.end.shape).reshape(self._shape)
+        if self.stays:
+            self.memory()[...] = array
+        else:
+            self.connect(np.asarray(array, self.dtype, order="C"))
+
+
+class _Output(_Stream):
+    """Stream of an output, of an anchor, or of an input that the network changes."""
+
+    def __init__(self, engine: Engine, end: End, copies: int) -> None:
+        super().__init__(engine, end, (copies, *end.shape))
+
+    def take(self) -> Array:
+        """What the last run has sent, [copies, *shape of one micro-batch]; the caller's own."""
+        assert self._memory is not None
+        return self._memory.copy() if self.stays else self._memory
+
+
+class Feeds:
+    """Streams of a session between the host and an engine.
+
+    What small streams move is copied through memory that stays connected, so that a call of a small program connects
+    nothing; longer arrays are connected themselves. A run that did not come to its end leaves streams somewhere in
+    their memory: :meth:`forget` lets the next one connect them anew.
+
+    Args:
+        engine: The engine that runs.
+        compiled: Its program.
+    """
+
+    def __init__(self, engine: Engine, compiled: Compiled) -> None:
+        schedule, ends = compiled.schedule, compiled.ends
+        self._compiled = compiled
+        self._inputs = [_Input(engine, end, schedule) for end in ends.inputs]
+        self._outputs = [_Output(engine, end, schedule.sent_back) for end in ends.outputs]
+        each = schedule.rounds * schedule.own_replicas
+        self._changed = [(position, _Output(engine, end, each)) for position, end in ends.changed]
+        anchored = [schedule.of_anchor(anchor) for anchor in schedule.anchors]
+        self._anchors = [
+            (_Output(engine, end, own.sent_back), own) for own, end in zip(anchored, ends.anchors, strict=True)
+        ]
+        streams = (*self._outputs, *(s for _, s in self._changed), *(s for s, _ in self._anchors))
+        self._receiving, self._every = streams[len(self._outputs) :], (*self._inputs, *streams)
+        self._is_single = is_single(schedule) and (schedule.sends_once or schedule.own_replicas == 1)
+        self._is_fed = False
+
+    # --- inputs ------------------------------------------------------------------------------------------------------
+
+    def read(self, inputs: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
+        """The inputs in order: an array of the whole host batch, in its own type, or an iterable of micro-batches.
+
+        Raises:
+            SignatureError: They differ from what was compiled.
+        """
+        ends = self._compiled.ends.inputs
+        found = _by_name(ends, inputs) if isinstance(inputs, Mapping) else list(inputs)
+        if len(found) != len(ends):
+            names = ", ".join(end.name for end in ends) or "none"
+            raise SignatureError(
+                f"the session takes {len(ends)} inputs, got {len(found)}", because=f"its inputs are {names}"
+            )
+        return [stream.read(given) for stream, given in zip(self._inputs, found, strict=True)]
+
+    def connect(self, inputs: Sequence[Any], outfeed: Outfeed | None) -> None:
+        """Let the next run have what :meth:`read` gave; make room for its outputs, or let ``outfeed`` have them.
+
+        Raises:
+            TensorIndexError: An integer outside its bounds.
+            ElementRangeError: An integer that does not fit in 32 bits.
+        """
+        if inputs:
+            self._send(inputs)
+        for stream in self._receiving:
+            stream.memory()
+        self._is_fed = outfeed is not None
+        if outfeed is None:
+            for stream in self._outputs:
+                stream.memory()
+            return
+        rows = _OutputRows(len(self._outputs), outfeed, self._compiled.schedule)
+        for position, stream in enumerate(self._outputs):
+            stream.connect(rows.take(position))
+
+    def _send(self, inputs: Sequence[Any]) -> None:
+        compiled = self._compiled
+        if all(isinstance(given, np.ndarray) for given in inputs):
+            compiled.checks.check(inputs, compiled.schedule.micro_batches)
+            for stream, array in zip(self._inputs, inputs, strict=True):
+                stream.send(array)
+            return
+        # Whole batches beside iterables are cut too, so that the checks see each micro-batch with all of its inputs.
+        ends = compiled.ends.inputs
+        parts = [_micro_batches(compiled, end, given) for end, given in zip(ends, inputs, strict=True)]
+        columns = _Columns(_dealt_rows(_checked_rows(compiled, parts), compiled.schedule), len(ends))
+        for position, stream in enumerate(self._inputs):
+            stream.connect(columns.of(position, stream.end))
+
+    # --- outputs -----------------------------------------------------------------------------------------------------
+
+    def results(self) -> Results:
+        """The results, once the run has ended."""
+        schedule = self._compiled.schedule
+        outputs: tuple[Array, ...] = ()
+        if not self._is_fed:
+            sent = [stream.take() for stream in self._outputs]
+            outputs = tuple(a[0] if self._is_single else combine(spoken(a, schedule), schedule) for a in sent)
+        changed = {place: gathered(stream.take(), schedule, stream.end.shape) for place, stream in self._changed}
+        anchors = [combine(spoken(stream.take(), schedule), own) for stream, own in self._anchors]
+        return Results(outputs, changed, tuple(anchors))
+
+    def forget(self) -> None:
+        """Connect everything anew in the next run, as the last one did not come to its end."""
+        for stream in self._every:
+            stream.forget()

@@ -66,7 +66,7 @@ class InputChecks:
             TensorIndexError: One outside its bounds.
         """
         for value, array in zip(self._net.inputs, inputs, strict=True):
-            if array.dtype.kind in "iu":
+            if array.dtype.itemsize > 4 and array.dtype.kind in "iu":
                 _check_width(array, f"the input {value.name}", None)
         if not self._bounds and not self._ops:
             return
@@ -105,7 +105,7 @@ def _evaluated(op: NetworkOp, inputs: Sequence[Array]) -> list[Array]:
 
 def _check_width(array: Array, what: str, at: str | None) -> None:
     """Raise unless integers fit in 32 bits."""
-    if array.size and array.dtype.itemsize > 4:
+    if array.size:
         low, high = int(array.min()), int(array.max())
         if low not in INT32 or high not in INT32:
             raise ElementRangeError(

@@ -175,6 +175,7 @@ class Session:
         self.state = SharedArrays() if state is None else state
         self._seed = seed
         self._engine: Engine | None = None
+        self._feeds: feeds.Feeds | None = None
         self._exponents: ExponentRecorder | None = None
         self._attached = self._closed = False
         self._optimisers = compiled.optimisers
@@ -231,22 +232,25 @@ class Session:
         times, begin = times or CallTimes(), time.perf_counter()
         times.waiting_seconds += take_waited()
         self._refresh()
-        compiled, engine = self.compiled, self._loaded("run")
+        engine, streams = self._loaded("run"), self._feeds
+        assert streams is not None
         # Checked before the lock: inputs that do not fit keep no other thread waiting.
-        sent = feeds.read_inputs(compiled, inputs)
+        sent = streams.read(inputs)
         with self._lock.held():
-            feeds.connect_inputs(engine, compiled, sent)
-            pending = feeds.connect_outputs(engine, compiled, outfeed)
+            streams.connect(sent, outfeed)
             times.sending_seconds += time.perf_counter() - begin
+            ended = False
             try:
-                engine.run(times=times)
+                ended = engine.run(times=times)
                 if self._exponents is not None:
                     self._exponents.note_run(engine, self._arrays("be looked at"))
+                begin = time.perf_counter()
+                results = streams.results()
             finally:
-                for mirror in (self._weights, self._state):
-                    mirror.note_run()
-        begin = time.perf_counter()
-        results = pending.results()
+                self._weights.note_run()
+                self._state.note_run()
+                if not ended:
+                    streams.forget()
         times.reading_seconds += time.perf_counter() - begin
         return results
 
@@ -327,7 +331,7 @@ class Session:
             mirror.detach()
         if self._engine is not None:
             self._engine.close()
-        self._engine = None
+        self._engine = self._feeds = None
         self._attached, self._closed = False, True
 
     def _check_open(self, what: str) -> None:
@@ -361,6 +365,7 @@ class Session:
                 body = body_of_host_function(name)
                 if body is not None:
                     self._engine.connect_function(name, body)
+            self._feeds = feeds.Feeds(self._engine, self.compiled)
             for mirror in (self._weights, self._state):
                 mirror.attach(DeviceArrays(self._engine, self.schedule, self._rank))
         return self._engine

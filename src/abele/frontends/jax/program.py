@@ -20,7 +20,7 @@ from jax._src.lib import xla_client
 from abele.arrays import Array
 from abele.frontends.jax.errors import DonatedError, NoArrayError
 from abele.frontends.jax.memory import MemoryStats, bytes_of, device_type, on_enough_ipus, words
-from abele.frontends.jax.resident import DeviceArray, DonatedSlot
+from abele.frontends.jax.resident import DonatedSlot, Keys, words_of
 from abele.frontends.jax.traced import FLOAT0, CallRuns, Traced
 from abele.frontends.jaxpr import is_key
 from abele.frontends.jaxpr.complex_numbers import with_parts
@@ -51,6 +51,7 @@ class JitProgram:
         captured, lanes = traced.captured, traced.lanes
         names = [(n, traced.captured.arguments[n].name) for n in traced.places]
         self.slots = {n: DonatedSlot(name, device_type(traced.in_avals[n])[0], traced.in_avals[n]) for n, name in names}
+        self._of_keys = frozenset(n for n, slot in self.slots.items() if is_key(slot.aval.dtype))
         self._results, outputs = self._makers()
         self.network: Network = replace(captured.network, outputs=tuple(outputs))
         self.donates = tuple(traced.places)
@@ -82,13 +83,15 @@ class JitProgram:
             return
         if len(set(map(id, leaves))) < len(leaves):
             _check_shared(leaves, self.donates)
+        if self._of_keys:
+            leaves = [words_of(leaf) if n in self._of_keys else leaf for n, leaf in enumerate(leaves)]
         # What is in its place already is not deleted.
-        moved = [(n, slot) for n, slot in self.slots.items() if not _is_in(leaves[n], slot)]
+        moved = [(n, slot) for n, slot in self.slots.items() if getattr(leaves[n], "_slot", None) is not slot]
         if not moved:
             return
         _check_deleted([leaves[n] for n, _ in moved])
         # All are fetched before any is overwritten: two may change places.
-        values = [host_array(leaves[n], slot.aval.dtype) for n, slot in moved]
+        values = [host_array(leaves[n], slot.kind.dtype) for n, slot in moved]
         for (_, slot), array in zip(moved, values, strict=True):
             slot.give(array)
         if self._session is not None:
@@ -135,8 +138,11 @@ class JitProgram:
         return lambda sent, leaves: make(_of_runs(sent[output], self.traced, number))
 
     def _in_memory(self, slot: DonatedSlot, make: Maker) -> _Result:
-        """A result that stays on the device; keys and complex numbers come to the host."""
-        if not _has_parts(slot.aval.dtype):
+        """A result that stays on the device; complex numbers come to the host."""
+        if is_key(slot.aval.dtype):
+            keys = Keys(slot.aval)
+            return lambda sent, leaves: keys(slot.result())
+        if slot.aval.dtype != np.complex64:
             return lambda sent, leaves: slot.result()
 
         def read(sent: Sequence[Array], leaves: Sequence[Any]) -> Any:
@@ -216,7 +222,7 @@ def host_array(given: Any, dtype: Any) -> Array:
     if kind is np.ndarray and given.dtype == dtype != np.complex64:
         return given  # type: ignore[no-any-return]
     if is_key(dtype):
-        return np.asarray(jax.random.key_data(given))
+        return np.asarray(words_of(given))
     if kind is jax.ShapeDtypeStruct:
         raise NoArrayError(f"{given} has a type and no values", remedy="pass an array, or use lower()")
     if dtype == np.complex64:
@@ -276,10 +282,6 @@ def _has_parts(dtype: Any) -> bool:
     return is_key(dtype) or bool(dtype == np.complex64)
 
 
-def _is_in(given: Any, slot: DonatedSlot) -> bool:
-    return type(given) is DeviceArray and given.is_in(slot)
-
-
 def _check_shared(leaves: Sequence[Any], donates: Sequence[int]) -> None:
     """Raise where a donated array is another argument as well."""
     by_identity: dict[int, int] = {}
@@ -315,6 +317,7 @@ class Maker:
         self._aval, self._is_plain = aval, not _has_parts(aval.dtype) and aval.dtype != FLOAT0
         self._devices = jax.local_devices(backend="cpu")[:1]
         self._sharding = jax.sharding.SingleDeviceSharding(self._devices[0])
+        self._keys = Keys(aval) if is_key(aval.dtype) else None
 
     def __call__(self, array: Array) -> Any:
         """The array; of float0, which JAX keeps in NumPy, as it is."""
@@ -324,7 +327,7 @@ class Maker:
             return xla_client.batched_device_put(aval, self._sharding, [array], self._devices)
         if aval.dtype == FLOAT0:
             return np.zeros(aval.shape, FLOAT0)
-        if is_key(aval.dtype):
-            return jax.random.wrap_key_data(jax.numpy.asarray(array), impl=aval.dtype._impl.name)
+        if self._keys is not None:
+            return self._keys(np.ascontiguousarray(array))
         whole = np.ascontiguousarray(array, np.float32).view(np.complex64).reshape(aval.shape)
         return xla_client.batched_device_put(aval, self._sharding, [whole], self._devices)

@@ -16,10 +16,13 @@ import jax
 import numpy as np
 import numpy.typing as npt
 from jax._src import core, dtypes
-from jax._src.interpreters import pxla
+from jax._src.array import ArrayImpl
+from jax._src.interpreters import mlir, pxla
 
 from abele.arrays import Array
 from abele.frontends.jax.errors import DonatedError
+from abele.frontends.jaxpr import is_key
+from abele.frontends.jaxpr.types import key_words
 from abele.session import SharedArray
 from abele.session.arrays import CHANGES
 
@@ -31,12 +34,18 @@ class DonatedSlot(SharedArray):
         name: Name of the argument in the network.
         shape: Its dimensions there.
         aval: Its type in JAX.
+
+    Attributes:
+        name: Its name there.
+        aval: Its type in JAX.
+        kind: Type of the array in it: of keys, that of their words.
     """
 
     notes_writes: ClassVar[bool] = True
 
     def __init__(self, name: str, shape: tuple[int, ...], aval: Any) -> None:
         self.name, self._shape, self.aval = name, shape, aval
+        self.kind = core.ShapedArray(shape, np.uint32) if is_key(aval.dtype) else aval.update(weak_type=False)
         self.fetch: Callable[[str], Array] | None = None
         self._version = 0
         self._given: Array | None = None
@@ -98,13 +107,12 @@ class DeviceArray:
     """
 
     __array_priority__ = 100
+    _host: Array | None = None
+    _copy: Any = None
 
     def __init__(self, slot: DonatedSlot) -> None:
         self._slot: DonatedSlot | None = slot
-        self.aval = slot.aval
-        self.signature = (slot.aval.shape, slot.aval.dtype, False)
-        self._host: Array | None = None
-        self._copy: Any = None
+        self.aval = slot.kind
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
@@ -152,10 +160,6 @@ class DeviceArray:
     def delete(self) -> None:
         """Let go of the values."""
         self._slot = self._host = self._copy = None
-
-    def is_in(self, slot: DonatedSlot) -> bool:
-        """True if it is in this place of a device."""
-        return self._slot is slot
 
     def keep(self, values: Array) -> None:
         """Have values on the host, and no place on a device."""
@@ -235,6 +239,27 @@ class DeviceArray:
         return self.__jax_array__().copy()
 
 
+class Keys:
+    """Random keys on the device: JAX's own kind of array of keys, over words that stay there.
+
+    Args:
+        aval: Type of the keys.
+    """
+
+    def __init__(self, aval: Any) -> None:
+        sample = jax.random.wrap_key_data(np.zeros(key_words(aval.dtype), np.uint32), impl=aval.dtype._impl.name)
+        self._type, self._impl = type(sample), sample._impl
+
+    def __call__(self, words: Any) -> Any:
+        """Keys of words, an array of JAX's or one on the device."""
+        return self._type(self._impl, words)
+
+
+def words_of(keys: Any) -> Any:
+    """Words of keys, where they are; of anything else, itself."""
+    return getattr(keys, "_base_array", keys)
+
+
 def _delegate(name: str) -> None:
     """Let an operator be that of the copy in JAX."""
 
@@ -263,6 +288,11 @@ def _placed(arrays: list[Any], *rest: Any) -> Any:
     return pxla.shard_arg_handlers[np.ndarray]([a.fetched() for a in arrays], *rest)
 
 
+def _constant(array: DeviceArray, aval: Any) -> Any:
+    return mlir.get_constant_handler(ArrayImpl)(array.__jax_array__(), aval)
+
+
+mlir.register_constant_handler(DeviceArray, _constant)
 core.pytype_aval_mappings[DeviceArray] = operator.attrgetter("aval")
 pxla.shard_arg_handlers[DeviceArray] = _placed
 dtypes.canonicalize_value_handlers[DeviceArray] = lambda x, **_: x

@@ -58,6 +58,8 @@ class Zones:
 
     def changed(self) -> list[int]:
         """Begins of zones that were written to."""
+        if not len(self.begin):
+            return []
         found, number = [], self._changed(0, len(self.begin), *self._places)
         while number >= 0:
             found.append(int(self.begin[number]))

@@ -60,23 +60,23 @@ class CountedSuperstep:
 
 @dataclass(eq=False, slots=True)
 class CountedRun:
-    """One whole run of a program.
+    """Whole runs of a program that all counted the same, one after the other.
 
     Attributes:
-        number: Number of runs that the engine had made by then, with this one.
         program: The program.
         words: Times that each way was taken that data decides, int64[words] as bytes; None once it is no longer needed.
         vertices: Counts of vertices.
         supersteps: The same by superstep.
-        cycles: Its modelled cycles; None until they are asked for.
+        cycles: Modelled cycles of each; None until they are asked for.
+        waits: True if somebody may ask for the cycles, and they are not known yet.
     """
 
-    number: int
     program: int
     words: bytes | None
     vertices: tuple[CountedVertices, ...]
     supersteps: tuple[CountedSuperstep, ...]
     cycles: int | None = None
+    waits: bool = False
 
 
 class EngineAccount:
@@ -91,6 +91,7 @@ class EngineAccount:
         self._state, self._asking = threading.Lock(), threading.RLock()
         self._places: Mapping[Program, slice] = {}
         self._last: dict[int, CountedRun] = {}
+        self._number_of_last: dict[int, int] = {}
         self._waiting: list[CountedRun] = []
         self._kept_bytes = 0
         self._num_runs = 0
@@ -116,14 +117,19 @@ class EngineAccount:
             self._num_runs += 1
             if counts is None:
                 return None
-            run = self._shared(counts)
-            before = self._last.get(run.program)
-            if before is None or before.words is not run.words or before.supersteps != run.supersteps:
+            program = counts.program
+            self._number_of_last[program] = self._num_runs
+            before = self._last.get(program)
+            if before is not None and before.words == counts.words and before.vertices == counts.vertices:
+                run = before
+            else:
+                run = self._last[program] = self._counted(counts, before)
                 self._version += 1
-            self._last[run.program] = run
-            if recorded:
-                self._waiting.append(run)
-            too_much = recorded and self._kept_bytes > _MOST_KEPT_BYTES
+            if not recorded or run.waits or run.cycles is not None:
+                return run
+            run.waits = True
+            self._waiting.append(run)
+            too_much = self._kept_bytes > _MOST_KEPT_BYTES
         if too_much:
             self._work_out_cycles()
         return run
@@ -132,6 +138,7 @@ class EngineAccount:
         """Forget all runs: decisions that depend on data are assumed again."""
         with self._asking, self._state:
             self._last.clear()
+            self._number_of_last.clear()
             self._waiting.clear()
             self._kept_bytes, self._num_runs = 0, 0
             self._version += 1
@@ -144,13 +151,13 @@ class EngineAccount:
     def report(self) -> Report:
         """The report of :attr:`latest`; it is made anew only when that has changed."""
         with self._asking:
-            account, last = self._latest()
+            account, numbers = self._latest()
             if self._reported is None or self._reported[0] is not account:
                 executable = self._executable
                 plain = executable.report if account is executable.assumptions else executable.report_of(account)
                 self._reported = account, plain
             programs = range(len(self._executable.programs))
-            figures_of = [f"run {last[n].number}" if n in last else "assumptions" for n in programs]
+            figures_of = [f"run {numbers[n]}" if n in numbers else "assumptions" for n in programs]
             return self._reported[1].with_meta(figures_of=figures_of)
 
     def cycles(self, runs: Sequence[CountedRun | None]) -> list[int]:
@@ -161,11 +168,8 @@ class EngineAccount:
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
-    def _shared(self, counts: RunCounts) -> CountedRun:
-        """Run that shares equal counts with the one before."""
-        before, number, program = self._last.get(counts.program), self._num_runs, counts.program
-        if before is not None and before.words == counts.words and before.vertices == counts.vertices:
-            return CountedRun(number, program, before.words, before.vertices, before.supersteps)
+    def _counted(self, counts: RunCounts, before: CountedRun | None) -> CountedRun:
+        """Run that shares with the one before what is equal."""
         words = before.words if before is not None and before.words == counts.words else counts.words
         known = {s.groups: s for s in before.supersteps} if before is not None else {}
         found: dict[int, list[CountedVertices]] = {}
@@ -180,7 +184,7 @@ class EngineAccount:
                 self._kept_bytes += sum(len(g.raw) for g in groups)
             supersteps.append(same)
         self._kept_bytes += len(words)
-        return CountedRun(number, program, words, counts.vertices, tuple(supersteps))
+        return CountedRun(counts.program, words, counts.vertices, tuple(supersteps))
 
     @cached_property
     def _number_of(self) -> dict[ComputeSet, int]:
@@ -188,17 +192,17 @@ class EngineAccount:
         estimated = (s for s in self._executable.plan if s.estimated)
         return {s.node.compute_set: s.index for s in estimated if isinstance(s.node, Execute)}
 
-    def _latest(self) -> tuple[RunAccount, dict[int, CountedRun]]:
-        """The account of the last whole run of each program, and these runs."""
+    def _latest(self) -> tuple[RunAccount, dict[int, int]]:
+        """The account of the last whole run of each program, and how many runs the engine had made by then."""
         with self._asking:
             with self._state:
-                version, last = self._version, dict(self._last)
+                version, last, numbers = self._version, dict(self._last), dict(self._number_of_last)
             if self._account[0] != version:
                 account = self._executable.assumptions
                 for run in last.values():
                     account = next(self._accounts(run.program, [run], account))
                 self._account = version, account
-            return self._account[1], last
+            return self._account[1], numbers
 
     def _accounts(self, program: int, runs: Sequence[CountedRun], before: RunAccount) -> Iterator[RunAccount]:
         """An account in which a program ran as it did in each of some runs, and the others as ``before``."""
@@ -231,7 +235,7 @@ class EngineAccount:
                 for account, runs in zip(accounts, alike.values(), strict=True):
                     cycles = self._executable.cycles_of(program, account)
                     for run in runs:
-                        run.cycles = cycles
+                        run.cycles, run.waits = cycles, False
             with self._state:
                 last = {id(run) for run in self._last.values()}
                 for run in waiting:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +16,6 @@ from abele.graph import Copy, Graph, Program, Stream, walk
 from abele.job.progress import PROGRESS
 from abele.runtime.checks.checking import Checks
 from abele.runtime.checks.ended_vertices import LOOK_SECONDS, StepWatch
-from abele.runtime.checks.untrusted_codelets import first_violation
 from abele.runtime.control.bytecode import Verdict
 from abele.runtime.engine.options import EngineOptions
 from abele.runtime.host.functions import HostFunctions
@@ -101,6 +99,33 @@ def checks_of(given: Checks | str | None, options: EngineOptions) -> Checks:
     return found
 
 
+class Alone:
+    """The right to use a deployment, to be had inside ``with``.
+
+    Args:
+        running: Lock that is held while it is used.
+        what: Use, for errors.
+
+    Raises:
+        EngineError: On entering, if it is used already.
+    """
+
+    __slots__ = ("_running", "_what")
+
+    def __init__(self, running: threading.Lock, what: str) -> None:
+        self._running, self._what = running, what
+
+    def __enter__(self) -> None:
+        if not self._running.acquire(blocking=False):
+            raise EngineError(
+                f"the engine cannot {self._what}: it is running already",
+                remedy="wait for the run, or make a second engine",
+            )
+
+    def __exit__(self, *error: object) -> None:
+        self._running.release()
+
+
 class Deployment:
     """An executable on the host, which runs one of its programs at a time.
 
@@ -141,6 +166,7 @@ class Deployment:
         self.remote = RemoteMemory(executable.graph, ReplicaShare.of(executable.graph.replicas, ranks))
         self.host = Host(show, self.remote, self.functions, ranks)
         self._streams = [streams_of(p) for p in executable.programs]
+        self._connected: set[int] = set()
         self._running = threading.Lock()
         self._step_seconds = options.number("target.hostSyncTimeout")
         self._watch = StepWatch(self._step_seconds)
@@ -167,7 +193,7 @@ class Deployment:
                 f"no program is called {program!r}",
                 remedy=f"did you mean {close!r}?" if close else "one of " + ", ".join(names),
             )
-        if not isinstance(program, (int, np.integer)):
+        if type(program) is not int and not isinstance(program, (int, np.integer)):
             raise EngineError(
                 f"an engine runs programs by number or name, not {type(program).__name__}",
                 because=f"it was made with {len(names)}: {', '.join(names)}",
@@ -187,6 +213,9 @@ class Deployment:
         Raises:
             StreamConnectionError: A stream or a host function is connected to nothing.
         """
+        # What is connected can be connected to something else, and never to nothing.
+        if index in self._connected:
+            return
         missing = self.image.machine.unconnected(self._streams[index])
         if missing is not None:
             raise StreamConnectionError(
@@ -197,6 +226,7 @@ class Deployment:
                 remedy=f"engine.connect({missing.name!r}, array)",
             )
         self.functions.check_connected(self.executable.programs[index])
+        self._connected.add(index)
 
     def connect(self, stream: Stream, data: Any, begin: int | None, end: int | None) -> None:
         """Connect a stream, in place of its connection so far.
@@ -215,22 +245,9 @@ class Deployment:
         """True while a program runs, or the memory is lent."""
         return self._running.locked()
 
-    @contextmanager
-    def alone(self, what: str) -> Iterator[None]:
-        """Nothing else runs inside.
-
-        Raises:
-            EngineError: A run is under way.
-        """
-        if not self._running.acquire(blocking=False):
-            raise EngineError(
-                f"the engine cannot {what}: it is running already",
-                remedy="wait for the run, or make a second engine",
-            )
-        try:
-            yield
-        finally:
-            self._running.release()
+    def alone(self, what: str) -> Alone:
+        """Nothing else runs inside ``with``; it raises EngineError where a run is under way."""
+        return Alone(self._running, what)
 
     def load(self) -> None:
         """Bring variables, the state of vertices and the positions of streams back to how they started."""
@@ -248,14 +265,16 @@ class Deployment:
                 never used.
         """
         streams = self._streams[index]
-        PROGRESS.begin_run()
         verdict, failure, counts = Verdict.FAILED, None, None
-        with PROGRESS.during("run"):
+        phase = PROGRESS.begin_run()
+        try:
             try:
                 self.connections.begin_run(streams, self.image.machine)
                 verdict, failure, counts = self._run_machine(index)
             finally:
                 late = self.connections.end_run(streams)
+        finally:
+            PROGRESS.end_run(phase)
         if isinstance(failure, RunAbandonedError):
             return Verdict.STOPPED, None
         wrong = failure or late
@@ -285,7 +304,7 @@ class Deployment:
         fault = machine.take_fault()
         ended = image.ends.error(fault)
         wrong = ended or image.overruns.error(fault)
-        failure = wrong or image.callbacks.take_error() or first_violation(image.supersteps.placed)
+        failure = wrong or image.callbacks.take_error() or image.untrusted.error()
         stopped = isinstance(failure, ApplicationRuntimeError) and failure.message.endswith(STOPPED)
         if isinstance(failure, ApplicationRuntimeError) and stopped and watch.is_late:
             watch.explain(failure)

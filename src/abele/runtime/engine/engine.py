@@ -30,7 +30,7 @@ from abele.runtime.engine.options import read_options, set_log_level
 from abele.runtime.engine.profiling import Profiler
 from abele.runtime.engine.run_log import AutoReport, RunLog, profile_summary
 from abele.runtime.host.access import Handle, checked_values, find_stream, find_tensor, readable, writable
-from abele.runtime.image import ImageOptions, RunCounts, silent
+from abele.runtime.image import ImageOptions, silent
 from abele.runtime.ranks.group import Ranks
 from abele.runtime.supersteps.float_behaviour import CHECKS, STOCHASTIC
 from abele.terminal import shown_text
@@ -144,7 +144,7 @@ class Engine:
         self.threads = threads or max(1, num_threads() // (1 if ranks is None else ranks_on_host()))
         self.print_stream: IO[str] = sys.stdout
         image_options = self._image_options(debug, self._kept(keep))
-        self._log = RunLog(self.options, self.executable)
+        self._log = RunLog(self.options, self.executable, self.mode, self.threads)
         with _CHANNEL.tracepoint("Engine.prepare"):
             self.deployment = Deployment(
                 self.executable, self.options, image_options, self._print, progress or silent, ranks
@@ -302,7 +302,8 @@ class Engine:
                 verdict, counts = self.deployment.execute(index)
             seconds = time.perf_counter() - start
             self._profiler.note_run(seconds)
-            self._note_run(index, counts, name, seconds, times)
+            if self._log.note(index, counts, seconds, times, name):
+                self._auto_report.after_run(index, lambda: self.report)
         return verdict is Verdict.DONE
 
     def _told_of(self, index: int, name: str) -> dict[str, str]:
@@ -503,21 +504,6 @@ class Engine:
 
     def _print(self, text: str) -> None:
         print(shown_text(text, self.print_stream), file=self.print_stream)
-
-    def _note_run(
-        self, index: int, counts: RunCounts | None, name: str, seconds: float, times: CallTimes | None
-    ) -> None:
-        recorded = self._log.note(
-            index,
-            counts,
-            times,
-            name=name or self.executable.program_names[index],
-            mode=self.mode,
-            threads=self.threads,
-            wall_seconds=seconds,
-        )
-        if recorded:
-            self._auto_report.after_run(index, lambda: self.report)
 
 
 def _fused_away(variable: Variable, done: str) -> AbeleError:

@@ -33,6 +33,8 @@ class RunLog:
     Args:
         options: Options; they say if runs are recorded, and of which programs.
         executable: Executable that runs.
+        mode: Mode of library calls.
+        threads: Host threads.
 
     Attributes:
         account: Counts of the runs, recorded or not.
@@ -41,13 +43,15 @@ class RunLog:
         InvalidOptionError: The filter of programs is no regular expression.
     """
 
-    def __init__(self, options: EngineOptions, executable: Executable) -> None:
+    def __init__(self, options: EngineOptions, executable: Executable, mode: str, threads: int) -> None:
+        self._mode, self._threads = mode, threads
         off = [n for n in ("debug.instrument", "debug.instrumentCompute") if not options.flag(n)]
         if options["debug.computeInstrumentationLevel"] == "off":
             off.append("debug.computeInstrumentationLevel")
         self._switched_off = off[0] if off else ""
         self._recorded = _matching(options.text("profiler.programs.filter"), executable.program_names)
-        self._rows: list[tuple[dict[str, Any], CallTimes, CountedRun | None]] = []
+        self._names = executable.program_names
+        self._rows: list[tuple[int, str, float, CallTimes, CountedRun | None]] = []
         self.account = EngineAccount(executable)
 
     @property
@@ -68,20 +72,22 @@ class RunLog:
         self._rows.clear()
         self.account.reset()
 
-    def note(self, program: int, counts: RunCounts | None, times: CallTimes | None = None, **row: Any) -> bool:
+    def note(
+        self, program: int, counts: RunCounts | None, seconds: float, times: CallTimes | None = None, name: str = ""
+    ) -> bool:
         """Add the counts of a run, None if it was cut off, and record it; gives true if it was recorded.
 
-        ``times`` may still change: what the host does after the run.
+        ``times`` may still change: what the host does after the run. A run without a name has that of its program.
         """
-        recorded = self.enabled and program in self._recorded
+        recorded = not self._switched_off and program in self._recorded
         run = self.account.note(counts, recorded=recorded)
         if recorded:
-            self._rows.append(({"program": program, **row}, times or CallTimes(), run))
+            self._rows.append((program, name or self._names[program], seconds, times or CallTimes(), run))
         return recorded
 
     def count(self, program: int) -> int:
         """Recorded runs of a program."""
-        return sum(row["program"] == program for row, *_ in self._rows)
+        return sum(row[0] == program for row in self._rows)
 
     def report(self) -> Report:
         """Costs of the programs as each ran last, with the recorded runs."""
@@ -106,9 +112,17 @@ class RunLog:
         rows = list(self._rows)  # another thread may add one meanwhile
         if not rows:
             return RUNS.empty()
-        columns = {name: [row[name] for row, *_ in rows] for name in rows[0][0]}
-        columns |= {f.name: [getattr(times, f.name) for _, times, _ in rows] for f in fields(CallTimes)}
-        return RUNS.table(**columns, cycles=self.account.cycles([run for *_, run in rows]))
+        programs, names, seconds, times, runs = zip(*rows, strict=True)
+        columns = {f.name: [getattr(each, f.name) for each in times] for f in fields(CallTimes)}
+        return RUNS.table(
+            program=programs,
+            name=names,
+            mode=[self._mode] * len(rows),
+            threads=[self._threads] * len(rows),
+            wall_seconds=seconds,
+            **columns,
+            cycles=self.account.cycles(runs),
+        )
 
 
 def _matching(pattern: str, names: Sequence[str]) -> frozenset[int]:

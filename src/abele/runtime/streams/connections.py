@@ -23,6 +23,7 @@ class Connections:
 
     def __init__(self, options: EngineOptions) -> None:
         self._connections: dict[Stream, Connection] = {}
+        self._served: dict[Stream, Connection] = {}
         self._lookahead = (
             options.number("streamCallbacks.maxLookahead") if options.flag("exchange.enablePrefetch") else 0
         )
@@ -43,8 +44,11 @@ class Connections:
         if before is not None:
             before.discard()
         self._connections[stream] = connection
-        items = min(stream.buffering_depth - 1, self._lookahead)
-        connection.look_ahead(items, self._threads_for(stream))
+        self._served.pop(stream, None)
+        if connection.is_staged:
+            self._served[stream] = connection
+            items = min(stream.buffering_depth - 1, self._lookahead)
+            connection.look_ahead(items, self._threads_for(stream))
         return connection
 
     def _threads_for(self, stream: Stream) -> PrefetchThreads:
@@ -71,21 +75,24 @@ class Connections:
 
     def begin_run(self, streams: Iterable[Stream], machine: VirtualMachine) -> None:
         """A run starts that uses some streams."""
-        for connection in self.of(streams):
-            if connection.is_staged:
-                machine.rewind(connection.stream)
+        for connection in self._served_among(streams):
+            machine.rewind(connection.stream)
             connection.begin_run()
 
     def end_run(self, streams: Iterable[Stream]) -> BaseException | None:
         """End a run; gives the first error of data that was fetched ahead and never used."""
         failure: BaseException | None = None
-        for connection in self.of(streams):
+        for connection in self._served_among(streams):
             try:
                 failure = failure or connection.end_run()
             except BaseException as error:
                 self.abandon()
                 failure = failure or connection.end_run() or error
         return failure
+
+    def _served_among(self, streams: Iterable[Stream]) -> Iterable[Connection]:
+        """The connections of some streams that Python serves; arrays that hold whole copies take care of themselves."""
+        return [self._served[s] for s in streams if s in self._served] if self._served else ()
 
     def abandon(self) -> None:
         """Wait for no data any more in the run that is under way."""
