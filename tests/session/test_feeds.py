@@ -14,7 +14,7 @@ from abele.errors import ElementRangeError, SignatureError, StreamConnectionErro
 from abele.expr.derivative import arg
 from abele.network import NetworkBuilder, Sgd
 from abele.network.ops import build
-from abele.numerics import bf16, bool_, f16, i8, i32
+from abele.numerics import bf16, bool_, f16, f32, i8, i32
 from abele.session import Schedule, Session
 
 TWO = Schedule(2)
@@ -86,6 +86,35 @@ def test_outfeed__that_raises__ends_the_run_with_its_error() -> None:
     with pytest.raises(KeyError):
         made.run([X, TARGET], outfeed=fail)
     assert made.run([X, TARGET]).outputs[1].shape == (12, 2)
+
+
+def test_run__after_one_that_failed_half_way__begins_its_streams_anew() -> None:
+    made, calls = of_type(f32, Schedule(4)), []
+
+    def second_fails(number: int, outputs: Any) -> None:
+        calls.append(number)
+        if number == 1:
+            raise ArithmeticError
+
+    given = np.arange(12, dtype=np.float32)
+    with pytest.raises(ArithmeticError):
+        made.run([given], outfeed=second_fails)
+    np.testing.assert_array_equal(made(given + 1)[0], given + 1)
+    np.testing.assert_array_equal(made(given)[0], given)
+
+
+@pytest.mark.parametrize("each", [3, 1 << 16])
+def test_results__of_several_runs__are_arrays_of_their_own(each: int) -> None:
+    net = NetworkBuilder()
+    net.output(build.reshape(net, net.input((each,), f32, "x"), (each,)))
+    made, given = Session.of(net.finish(), TWO), np.zeros(2 * each, np.float32)
+    results = []
+    for number in range(3):
+        given[:] = number
+        results.append(made(given)[0])
+    assert [r.min() for r in results] == [r.max() for r in results] == [0, 1, 2]
+    results[1][:] = 9
+    assert made(given)[0].max() == 2
 
 
 def test_inputs__that_are_changed__come_back_by_position() -> None:

@@ -303,9 +303,9 @@ class _Input(_Stream):
     """Stream of an input."""
 
     def __init__(self, engine: Engine, end: End, schedule: Schedule) -> None:
-        self.shape, self._schedule = host_shape(end.shape, schedule), schedule
+        self.shape, self._schedule, self._is_dealt = host_shape(end.shape, schedule), schedule, schedule.shares_inputs
         copies = schedule.rounds * schedule.own_replicas
-        super().__init__(engine, end, (copies, *end.shape) if schedule.shares_inputs else self.shape)
+        super().__init__(engine, end, (copies, *end.shape) if self._is_dealt else self.shape)
 
     def read(self, given: Any) -> Any:
         """The whole host batch in its own type, or an iterable of micro-batches.
@@ -322,9 +322,8 @@ class _Input(_Stream):
 
     def send(self, array: Array) -> None:
         """Let the next run have a host batch."""
-        schedule = self._schedule
-        if schedule.shares_inputs:
-            array = dealt(np.asarray(array, self.dtype, order="C"), schedule, self.end.shape).reshape(self._shape)
+        if self._is_dealt:
+            array = dealt(np.asarray(array, self.dtype, order="C"), self._schedule, self.end.shape).reshape(self._shape)
         if self.stays:
             self.memory()[...] = array
         else:

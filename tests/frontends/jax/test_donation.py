@@ -47,6 +47,37 @@ def test_state_stays_on_the_device(step):
     np.testing.assert_array_equal(state["a"], [4, 4, 4])
 
 
+def test_keys_stay_on_the_device_and_are_keys_to_jax():
+    def draw(state):
+        key, use = jax.random.split(state["key"])
+        return {"key": key, "sum": state["sum"] + jax.random.uniform(use)}
+
+    step, ours, theirs = ajax.jit(draw, donate_argnums=0), *(
+        {"key": jax.random.key(5), "sum": jnp.zeros(())} for _ in range(2)
+    )  # fmt: skip
+    ours, theirs = step(ours), draw(theirs)
+    sent, first = _uploads(step), ours["key"]
+    for _ in range(2):
+        ours, theirs = step(ours), draw(theirs)
+    assert sent == []
+    assert first.is_deleted()
+    key, expected = ours["key"], theirs["key"]
+    assert isinstance(key, jax.Array)
+    assert (key.dtype, key.shape, key.aval) == (expected.dtype, expected.shape, expected.aval)
+    for use in (
+        jax.random.key_data,
+        jax.random.uniform,
+        lambda k: jax.random.key_data(jax.random.fold_in(k, 3)),
+        lambda k: jax.jit(lambda x: x + jax.random.uniform(k))(1.0),
+        lambda k: jax.random.key_data(jnp.stack([k, k])),
+        lambda k: ajax.jit(jax.random.normal)(k),
+    ):
+        np.testing.assert_array_equal(use(key), use(expected))
+    # Another key in its place: this one keeps its words on the host.
+    step({"key": jax.random.key(7), "sum": ours["sum"]})
+    np.testing.assert_array_equal(jax.random.key_data(key), jax.random.key_data(expected))
+
+
 def test_a_donated_array_is_deleted_where_jax_has_it(step):
     first = {"a": jnp.zeros(3)}
     state, _ = step(first, 1.0)

@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.extend.core as jex
 import numpy as np
+from jax._src.array import ArrayImpl
 from jax._src.lib import xla_client
 
 from abele.arrays import Array
@@ -28,6 +29,7 @@ from abele.network import Network, Value
 from abele.report import Report
 from abele.session import Session, Settings, SharedArrays, compile_network
 
+_COMPLEX = np.dtype(np.complex64)
 _Result = Callable[[Sequence[Array], Sequence[Any]], Any]
 """Makes a result of a call, of what the device sent and of the leaves of the arguments."""
 
@@ -219,13 +221,13 @@ class JitProgram:
 def host_array(given: Any, dtype: Any) -> Array:
     """An argument as NumPy has it, without a copy where its type is right; a key is its words."""
     kind = type(given)
-    if kind is np.ndarray and given.dtype == dtype != np.complex64:
-        return given  # type: ignore[no-any-return]
+    if (kind is np.ndarray or kind is ArrayImpl) and given.dtype == dtype and dtype != _COMPLEX:
+        return np.asarray(given)
     if is_key(dtype):
         return np.asarray(words_of(given))
     if kind is jax.ShapeDtypeStruct:
         raise NoArrayError(f"{given} has a type and no values", remedy="pass an array, or use lower()")
-    if dtype == np.complex64:
+    if dtype == _COMPLEX:
         return np.asarray(with_parts(np.asarray(given, dtype)))
     return np.asarray(given, dtype)
 
