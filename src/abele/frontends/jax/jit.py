@@ -86,7 +86,10 @@ def form_of(leaf: Any) -> Form:
     return ("?", type(leaf))
 
 
-_KEYS = {**_FORMS, **dict.fromkeys((ArrayImpl, DeviceArray), operator.attrgetter("aval"))}
+_KEYS: dict[type, Callable[[Any], Hashable]] = {
+    **_FORMS,
+    **dict.fromkeys((ArrayImpl, DeviceArray), operator.attrgetter("aval")),
+}
 """What stands for an argument where the program of a call like an earlier one is looked up: for arrays of JAX their
 type as it is, which costs a tenth of a form."""
 
