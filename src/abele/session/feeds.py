@@ -265,7 +265,7 @@ _STAYS_BYTES = 1 << 17
 10 µs at 10 GB/s."""
 
 
-class _Stream:
+class _BoundStream:
     """Stream of a session, connected to memory that stays, or to an array of each run.
 
     Args:
@@ -299,7 +299,7 @@ class _Stream:
         self._memory = None
 
 
-class _Input(_Stream):
+class _InputStream(_BoundStream):
     """Stream of an input."""
 
     def __init__(self, engine: Engine, end: End, schedule: Schedule) -> None:
@@ -330,14 +330,14 @@ class _Input(_Stream):
             self.connect(np.asarray(array, self.dtype, order="C"))
 
 
-class _Output(_Stream):
+class _OutputStream(_BoundStream):
     """Stream of an output, of an anchor, or of an input that the network changes."""
 
     def __init__(self, engine: Engine, end: End, copies: int) -> None:
         super().__init__(engine, end, (copies, *end.shape))
 
     def take(self) -> Array:
-        """What the last run has sent, [copies, *shape of one micro-batch]; the caller's own."""
+        """Arrays that the last run has sent, [copies, *shape of one micro-batch]; the caller's own."""
         assert self._memory is not None
         return self._memory.copy() if self.stays else self._memory
 
@@ -357,13 +357,13 @@ class Feeds:
     def __init__(self, engine: Engine, compiled: Compiled) -> None:
         schedule, ends = compiled.schedule, compiled.ends
         self._compiled = compiled
-        self._inputs = [_Input(engine, end, schedule) for end in ends.inputs]
-        self._outputs = [_Output(engine, end, schedule.sent_back) for end in ends.outputs]
+        self._inputs = [_InputStream(engine, end, schedule) for end in ends.inputs]
+        self._outputs = [_OutputStream(engine, end, schedule.sent_back) for end in ends.outputs]
         each = schedule.rounds * schedule.own_replicas
-        self._changed = [(position, _Output(engine, end, each)) for position, end in ends.changed]
+        self._changed = [(position, _OutputStream(engine, end, each)) for position, end in ends.changed]
         anchored = [schedule.of_anchor(anchor) for anchor in schedule.anchors]
         self._anchors = [
-            (_Output(engine, end, own.sent_back), own) for own, end in zip(anchored, ends.anchors, strict=True)
+            (_OutputStream(engine, end, own.sent_back), own) for own, end in zip(anchored, ends.anchors, strict=True)
         ]
         streams = (*self._outputs, *(s for _, s in self._changed), *(s for s, _ in self._anchors))
         self._receiving, self._every = streams[len(self._outputs) :], (*self._inputs, *streams)

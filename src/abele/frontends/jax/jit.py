@@ -90,8 +90,8 @@ _KEYS: dict[type, Callable[[Any], Hashable]] = {
     **_FORMS,
     **dict.fromkeys((ArrayImpl, DeviceArray), operator.attrgetter("aval")),
 }
-"""What stands for an argument where the program of a call like an earlier one is looked up: for arrays of JAX their
-type as it is, which costs a tenth of a form."""
+"""Keys of arguments, by which the program of an earlier call is found: of JAX's arrays their type as it is, which costs
+a tenth of a form."""
 
 
 def _key_of(leaf: Any) -> Hashable:
