@@ -251,7 +251,8 @@ class Looping(LazyReader):
         """Values that the body reads from around; arrays of windows are copied to where these are cut, once."""
         body, around = op.regions[-1], list[Value | Tensor]()
         for value, parameter in zip(op.inputs, body.parameters[1:], strict=True):
-            known = to.has_layout(value) and not to[value].contains_constant
+            # What is constant as a whole is read where it lies; with parts that are not, it has no place of its own.
+            known = to.has_layout(value) and not (to[value].contains_constant and len(to[value].variables) == 1)
             laid = laid_for_windows(to, body.ops, parameter, to[value]) if known else None
             if laid is not None:
                 to.prog.add(Copy(to[value], laid, name="windows"))

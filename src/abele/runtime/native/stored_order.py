@@ -55,10 +55,17 @@ def order_of_view(variable: Variable, factors: Factors, offset: int) -> Order | 
     except LayoutError:
         return None
     dims = {mode: d for d, mode in enumerate(dense.modes) if mode[0] > 1}
-    units = [d for d, n in enumerate(variable.shape) if n == 1]
-    order = (*units, *[dims[mode] for mode in steps.modes if mode in dims])
-    is_whole = not offset and len(steps.shape) == len(dims) and len(set(order)) == len(order) == len(variable.shape)
-    return order if is_whole else None
+    order = [d for d, n in enumerate(variable.shape) if n == 1]
+    under_way: tuple[int, int] | None = None  # the dims of the view that list a dim of the variable together
+    for extent, step in steps.modes:
+        if under_way is not None and under_way[1] != extent * step:
+            return None
+        under_way = extent * (1 if under_way is None else under_way[0]), step
+        if under_way in dims:
+            order.append(dims[under_way])
+            under_way = None
+    is_whole = not offset and under_way is None and len(set(order)) == len(order) == len(variable.shape)
+    return tuple(order) if is_whole else None
 
 
 def order_like(variable: Variable, order: Order, shape: tuple[int, ...]) -> Order | None:

@@ -352,7 +352,10 @@ def _sliceable(
     found = checked_dims(shape, dims, sizes, name)
     rest = [d for d in range(len(shape)) if d not in found]
     entries, columns = math.prod(shape[d] for d in found), math.prod(shape[d] for d in rest)
-    layout = plan_for(graph, dtype, groups, entries=entries, columns=columns, plan=plan, name=name)
+    if plan is None:
+        layout = _unplanned(graph, SlicePlan(dtype, entries, columns, 1, groups), tuple(shape[d] for d in rest))
+    else:
+        layout = plan_for(graph, dtype, groups, entries=entries, columns=columns, plan=plan, name=name)
     made = create_blocked(graph, dtype, layout, entries, own_entries(layout, layout.parts), name)
     order = [*found, *rest]
     return made.reshape((groups, *(shape[d] for d in order))).transpose(
@@ -387,17 +390,31 @@ def as_slices(rows: Tensor, shape: tuple[int, ...], dims: tuple[int, ...], sizes
     return view.transpose((0, 1, *(2 + order.index(d) for d in range(len(shape)))))
 
 
-def _unplanned(graph: Graph, table: SlicePlan) -> SlicePlan:
+def _unplanned(graph: Graph, table: SlicePlan, columns: tuple[int, ...] = ()) -> SlicePlan:
+    """A layout for a table whose columns have these dims, if that is known."""
     groups = min(table.num_groups, graph.system.num_tiles)
     splits = column_splits(table.output_size, table.dtype)
     splits = splits[splits <= graph.system.num_tiles // groups]
     if len(splits) == 0:
         splits = np.ones(1, np.int64)
-    on_tile = replace(table, group_split=groups, column_split=int(splits[-1]))
+    # Parts that end inside of a row of the last dims make views of many pieces; they are left for somewhat larger ones.
+    even = [n for n in splits.tolist() if 2 * n > splits[-1] and _divides(table.output_size // n, columns)]
+    on_tile = replace(table, group_split=groups, column_split=int(even[-1] if even else splits[-1]))
     held = -(-table.num_groups // groups) * table.num_entries * on_tile.width * table.dtype.bytes
     if held <= ON_TILE_PROPORTION * graph.system.ipu.tile.total_bytes:
         return on_tile
     return search(graph.system, table, Wish(for_update=None))
+
+
+def _divides(width: int, extents: tuple[int, ...]) -> bool:
+    """True if ``width`` elements are a part of a row of the last of some dims, or rows, of the last two, and so on."""
+    for extent in reversed(extents):
+        if extent % width == 0:
+            return True
+        if width % extent:
+            return False
+        width //= extent
+    return width == 1
 
 
 def note_plan(prog: Steps, plan: SlicePlan) -> None:
