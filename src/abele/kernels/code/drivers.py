@@ -1,4 +1,4 @@
-"""LLVM code that runs many nest functions as one leaf: block after block of samples, or side by side.
+"""LLVM code that runs many nest functions as one leaf: block after block of samples, side by side, or in order.
 
 A driver may be made a second time, *timed*: it then takes one pointer more, to notes of the running thread, and adds
 to them what each step took. Notes begin with the number of the clock and a word that is not used here; then each step
@@ -106,7 +106,7 @@ class Driver:
     Attributes:
         steps: Functions to call.
         units: Parallel units: runs of blocks; side by side, points of an axis along which the steps' units lie.
-        blocks: Blocks of all units together; 0 where its steps are side by side.
+        blocks: Blocks of all units together; 0 where its steps are side by side, or run in order without places.
         streams: True if its functions store past the caches, and leave the fence after that to it.
         rows: Blocks of rows that its steps run in every unit; None: they run each unit as a whole.
     """
@@ -124,6 +124,8 @@ def driver_module(driver: Driver, name: str, *, timed: bool = False) -> ll.Modul
         return _rows_loop(driver, driver.rows, DriverWriter(name, timed))
     if driver.blocks:
         return _block_loop(driver, DriverWriter(name, timed))
+    if all(step.places is None for step in driver.steps):
+        return _in_order(driver.steps, DriverWriter(name, timed))
     return _side_by_side(driver.steps, DriverWriter(name, timed))
 
 
@@ -201,6 +203,16 @@ def _range_of_keys(code: DriverWriter, rows: DriverRows, unit: Value, block: Val
     count = builder.select(builder.icmp_signed(">", count, number(rows.keys)), number(rows.keys), count)
     latest = builder.sub(number(rows.keys), count)
     return kind, builder.select(builder.icmp_signed("<", start, latest), start, latest)
+
+
+def _in_order(steps: Sequence[DriverStep], code: DriverWriter) -> ll.Module:
+    """A module whose function runs all units of one step after the other."""
+    nothing = ll.Constant(I64, 0)
+    for number, step in enumerate(steps):
+        array = code.arrays(step.pointers, nothing)
+        with code.noting(number):
+            code.call(step.function, nothing, ll.Constant(I64, step.units), array)
+    return code.finish()
 
 
 def _side_by_side(steps: Sequence[DriverStep], code: DriverWriter) -> ll.Module:

@@ -62,6 +62,7 @@ def padded(size_bytes: int) -> int:
 
 def assemble(program: FunctionProgram) -> NativePlan:
     """Place memory and bind arguments: arrays that never live together share an arena, one per plan."""
+    program = replace(program, leaves=_in_order(program))
     arena, arena_bytes = _arena(program)
     scratch, scratch_bytes = _scratch(program)
     binder = _Binder(program.spaces, arena, scratch)
@@ -70,6 +71,20 @@ def assemble(program: FunctionProgram) -> NativePlan:
     addresses = iter([address for _, address in drivers])
     native = tuple(leaf if leaf.driver is None else replace(leaf, address=next(addresses)) for leaf in leaves)
     return NativePlan(native, arena_bytes, scratch_bytes, program, (*program.keep, *(owner for owner, _ in drivers)))
+
+
+def _in_order(program: FunctionProgram) -> tuple[LeafFunctions, ...]:
+    """The leaves, short ones that follow each other as one: the thread that runs them need not meet others between."""
+    joined: list[LeafFunctions] = []
+    last_is_short = False
+    for leaf in program.leaves:
+        short = leaf.loop is None and is_short(leaf.functions, program.target)
+        if short and last_is_short:
+            joined[-1] = LeafFunctions((*joined[-1].functions, *leaf.functions), in_order=True)
+        else:
+            joined.append(leaf)
+        last_is_short = short
+    return tuple(joined)
 
 
 def _arena(program: FunctionProgram) -> tuple[dict[int, int], int]:
@@ -128,7 +143,8 @@ class _Binder:
     def _steps(self, leaf: LeafFunctions, slots: dict[LeafArgument, int]) -> list[DriverStep]:
         """Calls of the leaf's driver; the driver's own arguments are numbered in ``slots``."""
         steps = []
-        places = share_units([(f.units, f.cost) for f in leaf.functions]) if leaf.loop is None else None
+        shared = leaf.loop is None and not leaf.in_order
+        places = share_units([(f.units, f.cost) for f in leaf.functions]) if shared else None
         seen = leaf.loop.seen if isinstance(leaf.loop, OuterLoop) else None
         for at, function in enumerate(leaf.functions):
             # A pointer that several functions use is one argument of the driver.
@@ -191,9 +207,9 @@ class _Binder:
 
 
 def _rounds(leaf: LeafFunctions) -> tuple[int, int]:
-    """Units of a leaf, and its rounds if it runs round after round; 0 where its functions are side by side."""
+    """Units of a leaf, and its rounds if it runs round after round; 0 where its functions run once."""
     if leaf.loop is None:
-        return AXIS, 0
+        return (1 if leaf.in_order else AXIS), 0
     if isinstance(leaf.loop, OuterLoop):
         return leaf.loop.points, leaf.loop.points
     return leaf.loop.chunks, leaf.loop.blocks

@@ -78,10 +78,17 @@ class TaskFunction:
 
 @dataclass(frozen=True)
 class LeafFunctions:
-    """The functions of a leaf: in order under ``loop``, or side by side."""
+    """The functions of a leaf: in order under ``loop``, or side by side.
+
+    Attributes:
+        functions: The functions.
+        loop: Loop around them; None where they are side by side.
+        in_order: Without a loop: true if they run one after the other, each as a whole, on one thread.
+    """
 
     functions: tuple[TaskFunction, ...]
     loop: BlockLoop | OuterLoop | None = None
+    in_order: bool = False
 
     @property
     def spaces(self) -> tuple[int, ...]:

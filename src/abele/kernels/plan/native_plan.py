@@ -63,7 +63,8 @@ def functions_text(program: FunctionProgram, *, addresses: bool = False) -> str:
     used = {s for leaf in program.leaves for function in leaf.functions for s in function.spaces}
     lines = [*space_lines([s for s in program.spaces if s.number in used], names, {})]
     for number, leaf in enumerate(program.leaves):
-        lines.append(f"leaf {number}: {loop_text(leaf.loop, len(leaf.functions))}")
+        how = "one after the other" if leaf.in_order else loop_text(leaf.loop, len(leaf.functions))
+        lines.append(f"leaf {number}: {how}")
         for function in leaf.functions:
             body = _nest_lines(function, names) if addresses else task_lines(function.task, names)
             lines += (f"  {line}" for line in [*body, *_how(function, names)])
