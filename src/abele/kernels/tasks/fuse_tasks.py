@@ -11,6 +11,10 @@ the other's place, past everything that it conflicts with. A later load gives th
 bits where the space has 16, so fusing changes no bit.
 
 Tasks that reduce are never consumers: their operand would be made again at each point of the reduction.
+
+Small tasks take less time than the call of their function, as in the trips of a loop over scalars. So a small consumer
+may also store to a row that a value names, if that is one row for all points: element by element, as elsewhere. And
+tasks without dims are one whether or not the second reads what the first makes.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from abele.kernels.nest.ir import Affine, Cast, Const, Expr, Rounded, compute_type
-from abele.kernels.nest.loop_nest import NestLocal
+from abele.kernels.nest.loop_nest import NestLocal, free_dims
 from abele.kernels.tasks.program import Put, Ref, Space, Task, TaskProgram, plain, substitute
 
 Index = tuple[Affine, ...]
@@ -26,6 +30,8 @@ Spaces = tuple[Space, ...]
 
 MAX_LOCALS = 48
 """Longest chain; more would not stay in registers."""
+_SMALL_POINTS = 256
+"""Points of a task that takes less time than the call of a function: so many vectors of 16 as a call has instructions."""
 
 
 def fuse_tasks(program: TaskProgram) -> TaskProgram:
@@ -44,7 +50,7 @@ def _fuse_into_producer(spaces: Spaces, tasks: list[Task], number: int, made: fr
     ``made`` has the spaces that some task writes.
     """
     consumer = tasks[number]
-    if consumer.reductions or not all(p.is_plain for p in consumer.puts):
+    if consumer.reductions or not all(p.is_plain or _is_in_one_row(consumer, p) for p in consumer.puts):
         return False
     for ref in consumer.refs:
         if ref.space not in made:
@@ -56,7 +62,57 @@ def _fuse_into_producer(spaces: Spaces, tasks: list[Task], number: int, made: fr
         fused = _fused(spaces, tasks[producer], consumer, ref.space)
         if fused is not None and _place(tasks, producer, number, fused):
             return True
-    return False
+    if consumer.points > 1:
+        return False
+    return _fuse_with_scalars(spaces, tasks, number)
+
+
+def _fuse_with_scalars(spaces: Spaces, tasks: list[Task], number: int) -> bool:
+    """Fuse a task without dims into the last one before it, if no large task is between; whether that was done."""
+    before = number - 1
+    while before >= 0 and _is_small(tasks[before]) and tasks[before].parallel:
+        before -= 1
+    if before < 0 or not _is_small(tasks[before]):
+        return False
+    first, second = tasks[before], tasks[number]
+    if not _may_follow(first, second) or not _same_points(first, second):
+        return False
+    return _place(tasks, before, number, _joined(spaces, first, second))
+
+
+def _is_small(task: Task) -> bool:
+    return task.points <= _SMALL_POINTS
+
+
+def _is_in_one_row(task: Task, put: Put) -> bool:
+    """True if each point of a small task sets an element of its own, in a row that is the same for all points."""
+    if put.place is None or put.combine != "set" or put.guards or not _is_small(task):
+        return False
+    names = {d for e in put.place.row.walk() if isinstance(e, Ref) for a in e.index for d in a.names}
+    if names or free_dims(put.place.row):
+        return False
+    (place,), reach = put.index, 0
+    factors = dict(place.terms)
+    if factors.keys() != dict(task.parallel).keys():
+        return False
+    for dim, factor in sorted(factors.items(), key=lambda item: abs(item[1])):
+        if abs(factor) <= reach:
+            return False
+        reach += abs(factor) * (task.extents[dim] - 1)
+    return True
+
+
+def _may_follow(producer: Task, consumer: Task) -> bool:
+    """True if stores of the two to rows that values name allow them to be one."""
+    if len(producer.locals) + len(consumer.locals) + len(producer.puts) > MAX_LOCALS:
+        return False
+    for first, second in (producer, consumer), (consumer, producer):
+        rows = {p.space for p in first.puts if p.place is not None}
+        if rows and not (_is_small(first) and _is_small(second)):
+            return False
+        if rows & (second.reads | second.writes):
+            return False
+    return all(p.place is None or _is_in_one_row(producer, p) for p in producer.puts)
 
 
 def _place(tasks: list[Task], producer: int, consumer: int, fused: Task) -> bool:
@@ -80,11 +136,7 @@ def _conflict(a: Task, b: Task) -> bool:
 def _fused(spaces: Spaces, producer: Task, consumer: Task, space: int) -> Task | None:
     """Both as one task; None where points do not match."""
     puts = [p for p in producer.puts if p.space == space]
-    if (
-        not all(p.is_plain for p in puts)
-        or producer.stores_in_rows
-        or len(producer.locals) + len(consumer.locals) >= MAX_LOCALS
-    ):
+    if not all(p.is_plain for p in puts) or not _may_follow(producer, consumer):
         return None
     refs = [r for r in consumer.refs if r.space == space]
     if any(r.bounds for r in refs):
@@ -160,6 +212,9 @@ def _joined(spaces: Spaces, producer: Task, consumer: Task) -> Task:
     """The producer, its stored values as locals, and then the consumer."""
     values, puts, known = list(producer.locals), [], dict[tuple[int, Index], NestLocal]()
     for put in producer.puts:
+        if put.place is not None:
+            puts.append(put)
+            continue
         known[put.space, put.index] = NestLocal(len(values))
         values.append(as_stored(spaces, put))
         puts.append(replace(put, value=known[put.space, put.index]))
@@ -171,9 +226,9 @@ def _joined(spaces: Spaces, producer: Task, consumer: Task) -> Task:
         return known.get((part.space, part.index)) if isinstance(part, Ref) else None
 
     follower = consumer.rewritten(change)
-    replaced = {(p.space, p.index) for p in consumer.puts}
+    replaced = {(p.space, p.index) for p in consumer.puts if p.place is None}
     # A store that the consumer overwrites at the same point is dead.
-    kept = [p for p in puts if (p.space, p.index) not in replaced]
+    kept = [p for p in puts if p.place is not None or (p.space, p.index) not in replaced]
     return replace(
         producer,
         name=_name_of_both(producer, consumer),

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from abele.arrays import Array
 from abele.expr import Const, derivative
-from abele.graph import Copy, If, Repeat, RepeatWhileTrue, Steps, Switch, Tensor
+from abele.graph import Copy, If, Repeat, RepeatWhileTrue, Steps, Switch, Tensor, WriteUndef
 from abele.graph.debug import DebugRecord
 from abele.network.ir import BlockBuilder, FrozenDict, NetworkFunction, NetworkOp, OpBlock, RegionBuilder, Value
 from abele.network.ops.elementwise import cast, map_
-from abele.network.ops.rows import laid_for_windows
+from abele.network.ops.rows import laid_for_windows, writes_every_row
 from abele.network.ops.views import concat, reshape, slice_
 from abele.network.registry import Gradients, LazyReader, Types, no_derivative, require, rule
 from abele.numerics import bool_, i32, u32
@@ -239,12 +239,15 @@ class Looping(LazyReader):
     def _states(self, to: Lowering, op: NetworkOp) -> list[Tensor]:
         """A variable for each carried value, with its value before the first trip."""
         body, states = op.regions[-1], []
-        for value, parameter in zip(op.inputs[: op.attrs["carried"]], body.parameters[1:], strict=False):
+        for number, (value, parameter) in enumerate(
+            zip(op.inputs[: op.attrs["carried"]], body.parameters[1:], strict=False)
+        ):
             tensor = to[value]
             laid = laid_for_windows(to, body.ops, parameter, tensor)
-            if laid is not None:
-                to.prog.add(Copy(tensor, laid, name="carried"))
-            states.append(to.copied(tensor, value.name or "carried") if laid is None else laid)
+            state = to.variable_like(tensor, value.name or "carried") if laid is None else laid
+            is_written = "count" in op.attrs and writes_every_row(body, number, op.attrs["count"])
+            to.prog.add(WriteUndef(state) if is_written else Copy(tensor, state, name="carried"))
+            states.append(state)
         return states
 
     def _around(self, to: Lowering, op: NetworkOp) -> list[Value | Tensor]:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from abele.arrays import Array
+from abele.expr import evaluate
 from abele.graph import Tensor
-from abele.network.ir import BlockBuilder, NetworkOp, Value
+from abele.network.ir import BlockBuilder, NetworkOp, OpBlock, Value
 from abele.network.ops.constant import full
 from abele.network.registry import Gradients, OpRule, Types, only, require, rule
 from abele.numerics import i32
@@ -74,6 +75,26 @@ def laid_for_windows(to: Lowering, ops: Sequence[NetworkOp], array: Value, tenso
                 return None
             return _sliceable(to, op)
     return None
+
+
+def writes_every_row(body: OpBlock, carried: int, trips: int) -> bool:
+    """True if the trips of a loop write every row of a carried table, and read none: what it held is of no use."""
+    trip, table = body.parameters[0], body.parameters[1 + carried]
+    users = [op for op in body.ops if table in op.inputs]
+    if len(users) != 1 or users[0].kind != "write_row" or users[0].inputs.index(table) or table in body.results:
+        return False
+    (_, _, index), written = users[0].inputs, users[0].output
+    if table in users[0].inputs[1:] or body.results[carried] is not written or body.results.count(written) > 1:
+        return False
+    if any(written in op.inputs for op in body.ops):
+        return False
+    rows = np.arange(trips, dtype=np.int32)
+    if index is not trip:
+        maker = next((op for op in body.ops if index in op.outputs), None)
+        if maker is None or maker.kind != "map" or maker.inputs != (trip,):
+            return False
+        rows = np.asarray(evaluate(maker.attrs["expr"], [rows]))
+    return bool(np.isin(np.arange(table.shape[0]), rows).all())
 
 
 @rule("read_row")
