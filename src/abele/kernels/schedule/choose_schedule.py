@@ -542,7 +542,7 @@ class _CostModel:
     def _whole_costs(self, tiles: _Tiles) -> Float64:
         """Cost per point of some tiles, with all points of each, float64[k]."""
         if not self.nest.accumulates:
-            return np.full(len(tiles.sizes), (self.outer + self.work) / self.width)
+            return np.full(len(tiles.sizes), (self.outer + max(self.work, self.finishing)) / self.width)
         size = tiles.sizes.prod(axis=1)
         counts = [tiles.points(dims) for dims, _, _ in self.loads]
         costs = [cost + FAR_TILE_COST * (tiles.points(far) > 1) for _, cost, far in self.loads]
