@@ -31,7 +31,7 @@ Spaces = tuple[Space, ...]
 MAX_LOCALS = 48
 """Longest chain; more would not stay in registers."""
 _SMALL_POINTS = 256
-"""Points of a task that takes less time than the call of a function: so many vectors of 16 as a call has instructions."""
+"""Points of a task that takes less time than the call of its function: in vectors of 16, some twenty instructions."""
 
 
 def fuse_tasks(program: TaskProgram) -> TaskProgram:

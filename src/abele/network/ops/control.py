@@ -11,8 +11,10 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from abele.arrays import Array
-from abele.expr import Const, derivative
+from abele.expr import Const, derivative, evaluate
 from abele.graph import Copy, If, Repeat, RepeatWhileTrue, Steps, Switch, Tensor, WriteUndef
 from abele.graph.debug import DebugRecord
 from abele.network.ir import BlockBuilder, FrozenDict, NetworkFunction, NetworkOp, OpBlock, RegionBuilder, Value
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 Body = Callable[..., Sequence[Value]]
 """Builds a body: takes the builder of the region and its own values, and gives the results."""
 
+_MOST_NUMBERS = 1 << 16
+"""Trips of a loop of which each is looked at."""
+_trip = derivative.arg(0)
 _TRIP_FACTOR = 0x9E3779B1
 """Number that a trip adds to the random state, so that near trips and near micro-batches draw differently."""
 
@@ -286,6 +291,38 @@ class Looping(LazyReader):
         return body
 
 
+def with_known_trips(body: OpBlock, count: int) -> OpBlock:
+    """A loop's body with ``factor * trip + first`` in place of whole numbers that are this in each of ``count`` trips.
+
+    The same object if there is nothing to change.
+    """
+    trip = body.parameters[0]
+    if not 1 < count <= _MOST_NUMBERS:
+        return body
+    numbers = np.arange(count, dtype=np.int32)
+    known, instead, ops = {trip: numbers}, dict[Value, Value](), list[NetworkOp]()
+    for op in body.ops:
+        read = tuple(instead.get(v, v) for v in op.inputs)
+        new = op if read == op.inputs else NetworkOp(op.kind, read, op.outputs, op.attrs, op.debug, op.regions)
+        if op.kind == "map" and op.output.type == ((), i32) and op.inputs and all(v in known for v in op.inputs):
+            with np.errstate(all="ignore"):
+                made = np.broadcast_to(evaluate(op.attrs["expr"], [known[v] for v in op.inputs]), numbers.shape)
+            first, factor = int(made[0]), int(made[1]) - int(made[0])
+            known[op.output] = made
+            if np.array_equal(made, first + factor * numbers.astype(np.int64)) and factor:
+                if (factor, first) == (1, 0):
+                    instead[op.output] = trip
+                    continue
+                simple = (_trip * factor if factor != 1 else _trip) + first if first else _trip * factor
+                if new.inputs != (trip,) or len([*op.attrs["expr"].walk()]) > len([*simple.walk()]):
+                    attrs = FrozenDict({**op.attrs, "expr": simple})
+                    new = NetworkOp(op.kind, (trip,), op.outputs, attrs, op.debug, op.regions)
+        ops.append(new)
+    if len(ops) == len(body.ops) and all(new is op for new, op in zip(ops, body.ops, strict=True)):
+        return body
+    return OpBlock(body.parameters, tuple(ops), tuple(instead.get(v, v) for v in body.results))
+
+
 def copy_together(to: Lowering, sources: Sequence[Tensor], destinations: Sequence[Tensor]) -> None:
     """Copies that all read before any of them writes.
 
@@ -314,6 +351,14 @@ class LoopRule(Looping):
         require(len(op.regions) == 1, f"it has one body, not {len(op.regions)}")
         require(op.attrs["count"] >= 0, f"it cannot run {op.attrs['count']} times")
         return super().types(op)
+
+    def simplify(self, net: BlockBuilder, op: NetworkOp) -> tuple[Value, ...] | None:
+        """The loop with simple numbers of trips: a clamp of what never leaves its bounds goes away."""
+        block = with_known_trips(op.regions[0], op.attrs["count"])
+        if block is op.regions[0]:
+            return None
+        net.append(NetworkOp(op.kind, op.inputs, op.outputs, op.attrs, op.debug, (block,)))
+        return op.outputs
 
     def interpret(self, run: Interpreter, op: NetworkOp, args: Sequence[Array]) -> Any:
         """A Python loop."""

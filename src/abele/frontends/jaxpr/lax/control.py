@@ -7,7 +7,8 @@ until the condition fails. Of a branch whose index is known only the case that i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -156,17 +157,73 @@ def scan(
         parts = ([build.reshape(call.net, v, (1, *v.shape)) for v in rows[number]] for number in range(length))
         return (*carry, *(build.concat(call.net, each, 0) for each in zip(*parts, strict=True)))
 
+    counters = _counters(call.net, jaxpr.jaxpr, num_consts, carry, length)
+
     def several(net: BlockBuilder, number: Value, *values: Value, steps: int = group) -> list[Value]:
-        carried, tables = list(values[:num_carry]), list(values[num_carry:])
+        carried, tables = (
+            counters.among(net, values[: num_carry - len(counters)]),
+            list(values[num_carry - len(counters) :]),
+        )
         for step in range(steps):
             index = place(net, number, step)
+            carried = counters.at(net, carried, number, group, step)
             carried, made = trip(net, index, carried)
             tables = [build.write_row(net, t, net.read(r), index) for t, r in zip(tables, made, strict=True)]
-        return [*carried, *tables]
+        return [*counters.without(carried), *tables]
 
     tables = [build.full(call.net, 0, *each) for each in call.results[num_carry:]]
-    state = build.loop(call.net, trips, [*carry, *tables], several)
-    return tuple(several(call.net, call.net.constant(trips, i32), *state, steps=length % group))
+    state = build.loop(call.net, trips, [*counters.without(carry), *tables], several)
+    left = several(call.net, call.net.constant(trips, i32), *state, steps=length % group)
+    kept = num_carry - len(counters)
+    return (*counters.among(call.net, left[:kept]), *left[kept:])
+
+
+@dataclass(frozen=True)
+class _Counters:
+    """Carried whole numbers that each trip of a loop adds a known number to: they follow from the number of the trip.
+
+    Attributes:
+        steps: By place among the carried values, the number before the first trip, and what a trip adds.
+        trips: Trips of the loop.
+    """
+
+    steps: Mapping[int, tuple[int, int]]
+    trips: int
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def without(self, carried: Sequence[Value]) -> list[Value]:
+        """The carried values that are no counters."""
+        return [v for n, v in enumerate(carried) if n not in self.steps]
+
+    def among(self, net: BlockBuilder, others: Sequence[Value]) -> list[Value]:
+        """All carried values, counters as after the last trip."""
+        rest, count = iter(others), len(others) + len(self.steps)
+        ends = {n: first + step * self.trips for n, (first, step) in self.steps.items()}
+        return [net.constant(ends[n], i32) if n in ends else next(rest) for n in range(count)]
+
+    def at(
+        self, net: BlockBuilder, carried: Sequence[Value], number: Value, group: int = 1, after: int = 0
+    ) -> list[Value]:
+        """Carried values in trip ``group * number + after``."""
+        made = list(carried)
+        for n, (first, step) in self.steps.items():
+            factor, addend = step * group, first + step * after
+            plain = (factor, addend) == (1, 0)
+            made[n] = number if plain else build.map_(net, arg(0) * factor + addend, [number], i32)
+        return made
+
+
+def _counters(net: BlockBuilder, body: Any, consts: int, carry: Sequence[Value], trips: int) -> _Counters:
+    """The counters of a loop."""
+    steps: dict[int, tuple[int, int]] = {}
+    for place, value in enumerate(carry):
+        first = net.scalar(value) if value.type == ((), i32) else None
+        step = None if first is None else _step_of(body, place, consts)
+        if step and first is not None and max(abs(first), abs(first + step * trips)) < 1 << 31:
+            steps[place] = int(first), step
+    return _Counters(steps, trips)
 
 
 def _scan_with_effects(
@@ -245,7 +302,12 @@ def while_(
         return tuple(carry)
     if trips == 1:
         return tuple(trip(call.net, call.net.constant(0, i32), *carry))
-    return build.loop(call.net, trips, carry, trip)
+    counters = _counters(call.net, body_jaxpr.jaxpr, body_nconsts, carry, trips)
+
+    def counted(net: BlockBuilder, number: Value, *others: Value) -> list[Value]:
+        return counters.without(trip(net, number, *counters.at(net, counters.among(net, others), number)))
+
+    return tuple(counters.among(call.net, build.loop(call.net, trips, counters.without(carry), counted)))
 
 
 def _chosen(net: BlockBuilder, which: Value, new: Value, old: Value) -> Value:
