@@ -206,12 +206,16 @@ def _range_of_keys(code: DriverWriter, rows: DriverRows, unit: Value, block: Val
 
 
 def _in_order(steps: Sequence[DriverStep], code: DriverWriter) -> ll.Module:
-    """A module whose function runs all units of one step after the other."""
+    """A module whose function runs all units of one step after the other, for whoever has its one unit."""
     nothing = ll.Constant(I64, 0)
-    for number, step in enumerate(steps):
-        array = code.arrays(step.pointers, nothing)
-        with code.noting(number):
-            code.call(step.function, nothing, ll.Constant(I64, step.units), array)
+
+    def run() -> None:
+        for number, step in enumerate(steps):
+            array = code.arrays(step.pointers, nothing)
+            with code.noting(number):
+                code.call(step.function, nothing, ll.Constant(I64, step.units), array)
+
+    code.when(code.builder.icmp_signed("<", code.begin, code.end), run)
     return code.finish()
 
 
