@@ -12,10 +12,11 @@ from abele.distribution import inference_program, training_program
 from abele.errors import UnsupportedOpError
 from abele.expr import apply, select
 from abele.expr.derivative import arg
-from abele.graph import Graph, If, Program, Repeat, RepeatWhile, Switch, walk
+from abele.graph import Graph, If, Program, Repeat, RepeatWhile, Switch, WriteUndef, walk
 from abele.network import Group, NetworkBuilder, Schedule, Sgd, Value, differentiate, evaluate, parse, verify
 from abele.network.ir import BlockBuilder, Network, NetworkFunction, RegionBuilder
 from abele.network.ops import build
+from abele.network.ops.rows import writes_every_row
 from abele.numerics import bool_, f32, i32
 from abele.runtime import Engine
 
@@ -378,3 +379,24 @@ def test_gradient__accumulated_over_micro_batches_of_a_loop__is_their_mean() -> 
     engine.write(made.weights["w"], np.full(3, 0.5, np.float32))
     engine.run()
     np.testing.assert_allclose(engine.read(made.weights["w"]), 0.5 - batches.mean(0), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("count", "expression", "written"),
+    [(5, 4 - A, True), (5, A, True), (4, A, False), (5, apply("min", A, 3), False)],
+)
+def test_table__of_which_trips_write_every_row__begins_undefined(count: int, expression: Any, written: bool) -> None:
+    net = NetworkBuilder()
+    x, y = net.input((5, 3), f32, "x"), net.input((3,), f32, "y")
+
+    def body(region: BlockBuilder, trip: Value, table: Value) -> list[Value]:
+        index = trip if expression is A else build.map_(region, expression, [trip], i32)
+        row = build.map_(region, A + B, [region.read(y), build.cast(region, index, f32)])
+        return [build.write_row(region, table, row, index)]
+
+    net.outputs = list(build.loop(net, count, [x], body))
+    found = net.finish()
+    (loop,) = [op for op in found.ops if op.kind == "loop"]
+    assert writes_every_row(loop.regions[0], 0, count) == written
+    program = check_on_machine(found, {"x": W.reshape(-1)[:1] + np.ones((5, 3), np.float32), "y": X[0]})
+    assert any(isinstance(step, WriteUndef) for step in walk(program)) == written

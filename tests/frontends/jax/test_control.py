@@ -46,6 +46,42 @@ def test_scan_without_inputs_and_with_what_it_closes_over():
     check(f, x3, np.eye(3, dtype="f4"), native=True)
 
 
+@pytest.mark.parametrize("unroll", [1, 3])
+def test_counter_is_the_number_of_the_trip(unroll):
+    def f(c, x):
+        def body(i, c):
+            return c.at[i - 2].add(x[i] * jax.lax.dynamic_index_in_dim(x, 9 - i, keepdims=False))
+
+        return jax.lax.fori_loop(2, 9, body, c, unroll=unroll)
+
+    rows = np.linspace(-1, 1, 30, dtype="f4").reshape(10, 3)
+    check(f, rows[:7], rows, native=unroll == 1)
+    text = str(captured(f, rows[:7], rows)[0].network)
+    assert "min(" not in text
+    assert "carried=1" in text
+
+
+def test_counters_after_the_loop_and_counters_of_other_numbers():
+    def f(c, start):
+        def body(carry):
+            i, j, k, c = carry
+            return i + 1, j - 3, k + 2, c + (i * j + k).astype("f4")
+
+        return jax.lax.while_loop(lambda carry: carry[0] < 5, body, (0, 10, start, c))
+
+    check(f, np.float32(0.5), np.int32(4))
+
+
+def test_index_that_leaves_the_array_is_clamped():
+    def f(x):
+        def body(i, c):
+            return c + jax.lax.dynamic_index_in_dim(x, i * 2 - 3, keepdims=False)
+
+        return jax.lax.fori_loop(0, 6, body, x[0])
+
+    check(f, x3)
+
+
 def test_nested_scans_and_their_gradient():
     def f(c, x):
         def outer(c, row):

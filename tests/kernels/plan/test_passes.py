@@ -143,7 +143,9 @@ def test_plan__windows_added_onto_images__are_shared_by_images():
     kernel = HostKernel(((40, 50), (40, 100)), (f32, f32), 1, 1, (nest({"b": 40, "i": 50, "k": 3}, body),))
     buffers = [Buffer(n, shape, f32, True, f"b{n}") for n, shape in enumerate(kernel.shapes)]
     plan = plan_native(buffers, [BoundKernel(kernel, tuple(map(bind, buffers)), "windows")])
-    assert plan.leaves[-1].units == 40
+    driver = plan.leaves[-1].driver
+    assert driver is not None
+    assert driver.steps[-1].units == 40
     x = np.random.default_rng(0).normal(size=(40, 50)).astype(np.float32)
     expected = np.zeros((40, 102))
     for k in range(3):

@@ -90,6 +90,17 @@ def test_order_of_view__blocked_table__has_rows_before_parts() -> None:
     assert order_of_view(part.variable, part.factors, part.offset) is None
 
 
+def test_order_of_view__rows_of_several_dims__has_rows_first() -> None:
+    x = Graph(systems.get("bow")).variable(f32, (1, 12, 96, 2), name="x")
+    strided = x.transpose((0, 2, 1, 3)).reshape((96, 4, 6)).strided()
+    assert strided is not None
+    assert order_of_view(strided.variable, strided.factors, strided.offset) == (0, 2, 1, 3)
+    # The parts in another order than the variable has them are no dim of it.
+    turned = x.transpose((0, 2, 1, 3)).reshape((96, 4, 3, 2)).transpose((0, 2, 1, 3)).strided()
+    assert turned is not None
+    assert order_of_view(turned.variable, turned.factors, turned.offset) is None
+
+
 def _elements_as_stored(shape: tuple[int, ...], order: tuple[int, ...]) -> np.ndarray:
     return np.arange(np.prod(shape)).reshape(shape).transpose(order).reshape(-1)
 

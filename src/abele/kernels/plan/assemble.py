@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from abele.kernels.code.build import build_all, driver_source
 from abele.kernels.code.drivers import Driver, DriverRows, DriverStep, Pointer
 from abele.kernels.plan.functions import FunctionProgram, LeafFunctions
-from abele.kernels.plan.native_plan import LeafArgument, NativePlan, PlanLeaf, leaf_cycles
+from abele.kernels.plan.native_plan import MEETING_CYCLES, LeafArgument, NativePlan, PlanLeaf, leaf_cycles
 from abele.kernels.plan.share_units import AXIS, share_units
 from abele.kernels.tasks.leaves import BlockLoop, OuterLoop
 from abele.kernels.tasks.program import Space
@@ -78,7 +78,7 @@ def _in_order(program: FunctionProgram) -> tuple[LeafFunctions, ...]:
     joined: list[LeafFunctions] = []
     last_is_short = False
     for leaf in program.leaves:
-        short = leaf.loop is None and is_short(leaf.functions, program.target)
+        short = leaf.loop is None and leaf_cycles(leaf.functions, program.target) <= MEETING_CYCLES
         if short and last_is_short:
             joined[-1] = LeafFunctions((*joined[-1].functions, *leaf.functions), in_order=True)
         else:

@@ -171,6 +171,8 @@ def _place(access: ElementAccess, arrays: Sequence[str], condition: str = "") ->
 # writes 256.
 
 _FREE = frozenset({"neg", "abs", "select"})
+MEETING_CYCLES = 2000
+"""Instructions on vectors that take, with loads and stores, about as long as two threads take to meet."""
 _MANY_CYCLES = 200_000
 """More than this are not counted."""
 _OFTEN = 8

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from abele.arrays import Array
-from abele.expr import Const, derivative, evaluate
+from abele.expr import Const, Expr, derivative, evaluate
 from abele.graph import Copy, If, Repeat, RepeatWhileTrue, Steps, Switch, Tensor, WriteUndef
 from abele.graph.debug import DebugRecord
 from abele.network.ir import BlockBuilder, FrozenDict, NetworkFunction, NetworkOp, OpBlock, RegionBuilder, Value
@@ -304,23 +304,34 @@ def with_known_trips(body: OpBlock, count: int) -> OpBlock:
     for op in body.ops:
         read = tuple(instead.get(v, v) for v in op.inputs)
         new = op if read == op.inputs else NetworkOp(op.kind, read, op.outputs, op.attrs, op.debug, op.regions)
-        if op.kind == "map" and op.output.type == ((), i32) and op.inputs and all(v in known for v in op.inputs):
+        if op.kind == "reshape" and op.inputs[0] in known:
+            known[op.output] = known[op.inputs[0]]
+        elif op.kind == "map" and op.output.type in (((), i32), ((), bool_)) and known.keys() >= set(op.inputs):
             with np.errstate(all="ignore"):
                 made = np.broadcast_to(evaluate(op.attrs["expr"], [known[v] for v in op.inputs]), numbers.shape)
-            first, factor = int(made[0]), int(made[1]) - int(made[0])
             known[op.output] = made
-            if np.array_equal(made, first + factor * numbers.astype(np.int64)) and factor:
-                if (factor, first) == (1, 0):
-                    instead[op.output] = trip
-                    continue
-                simple = (_trip * factor if factor != 1 else _trip) + first if first else _trip * factor
-                if new.inputs != (trip,) or len([*op.attrs["expr"].walk()]) > len([*simple.walk()]):
-                    attrs = FrozenDict({**op.attrs, "expr": simple})
-                    new = NetworkOp(op.kind, (trip,), op.outputs, attrs, op.debug, op.regions)
+            simple = _as_progression(made) if op.output.dtype == i32 else None
+            if simple is _trip:
+                instead[op.output] = trip
+                continue
+            if simple is not None and (
+                new.inputs != (trip,) or len([*op.attrs["expr"].walk()]) > len([*simple.walk()])
+            ):
+                attrs = FrozenDict({**op.attrs, "expr": simple})
+                new = NetworkOp(op.kind, (trip,), op.outputs, attrs, op.debug, op.regions)
         ops.append(new)
     if len(ops) == len(body.ops) and all(new is op for new, op in zip(ops, body.ops, strict=True)):
         return body
     return OpBlock(body.parameters, tuple(ops), tuple(instead.get(v, v) for v in body.results))
+
+
+def _as_progression(made: Array) -> Expr | None:
+    """The expression of the trip's number that gives these numbers of all trips, if one with a factor does."""
+    first, factor = int(made[0]), int(made[1]) - int(made[0])
+    if not factor or not np.array_equal(made, first + factor * np.arange(len(made))):
+        return None
+    scaled = _trip if factor == 1 else _trip * factor
+    return scaled + first if first else scaled
 
 
 def copy_together(to: Lowering, sources: Sequence[Tensor], destinations: Sequence[Tensor]) -> None:

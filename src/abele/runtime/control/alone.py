@@ -20,8 +20,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from abele.arrays import Int64
+from abele.kernels.plan.native_plan import MEETING_CYCLES
 from abele.runtime.control.bytecode import Opcode
-from abele.runtime.control.leaf import MEETING_CYCLES
 
 WAKING_CYCLES = 40 * MEETING_CYCLES
 """Instructions on vectors in the time until a sleeping thread runs, some 20 microseconds."""

@@ -10,9 +10,8 @@ from abele.arrays import Int64
 from abele.graph import Program, Stream
 from abele.graph.interval_set import EMPTY, IntervalSet
 from abele.kernels import NativePlan
+from abele.kernels.plan.native_plan import MEETING_CYCLES
 
-MEETING_CYCLES = 2000
-"""Instructions on vectors that take, with loads and stores, about as long as two threads take to meet."""
 MEETING_BYTES = 4096
 """Bytes that copies touch in about the same time."""
 
