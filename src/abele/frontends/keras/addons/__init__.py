@@ -2,4 +2,7 @@
 
 from abele.frontends.keras.addons import keras
 
+__version__ = "3.3.0"
+"""Version of the SDK whose package this is like."""
+
 __all__ = ["keras"]

@@ -9,14 +9,18 @@ import sys
 from abele.frontends.keras.ipu import config, ipu_strategy  # isort: skip
 from abele.frontends.keras.addons.keras import layers
 from abele.frontends.keras.ipu import (
+    dataset_benchmark,
     distributed,
+    former,
     gradient_accumulation,
+    ipu_compiler,
     ipu_infeed_queue,
     ipu_outfeed_queue,
     loops,
     ops,
     optimizers,
     pipelining_ops,
+    scopes,
     utils,
 )
 from abele.frontends.keras.ipu.enums import ReplicatedMetricReductionMethod
@@ -26,11 +30,14 @@ from abele.frontends.keras.ipu.ops import (
     custom_ops,
     embedding_ops,
     functional_ops,
+    image_ops,
     internal_ops,
     math_ops,
     nn_ops,
+    rand_ops,
     reduce_scatter_op,
     replication_ops,
+    statistics_ops,
     within_replica_ops,
 )
 from abele.frontends.keras.model.assignment import LayerPipelineStageAssignment
@@ -44,6 +51,7 @@ FunctionalNestedModelPipelineStageAssignment = LayerPipelineStageAssignment
 ModelLayerPipelineStageAssignment = LayerPipelineStageAssignment
 NestedModelPipelineStageAssignment = LayerPipelineStageAssignment
 horovod = distributed
+globals().update(former.MODULES)
 
 __all__ = [
     "FunctionalLayerPipelineStageAssignment",
@@ -57,12 +65,15 @@ __all__ = [
     "config",
     "cross_replica_ops",
     "custom_ops",
+    "dataset_benchmark",
     "distributed",
     "embedding_ops",
     "functional_ops",
     "gradient_accumulation",
     "horovod",
+    "image_ops",
     "internal_ops",
+    "ipu_compiler",
     "ipu_infeed_queue",
     "ipu_outfeed_queue",
     "ipu_strategy",
@@ -73,8 +84,11 @@ __all__ = [
     "ops",
     "optimizers",
     "pipelining_ops",
+    "rand_ops",
     "reduce_scatter_op",
     "replication_ops",
+    "scopes",
+    "statistics_ops",
     "utils",
     "within_replica_ops",
 ]

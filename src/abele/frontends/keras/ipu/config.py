@@ -13,6 +13,7 @@ from abele.frontends.keras.ipu.config_tree import AttributeMetadata, Category, a
 __all__ = [
     "AttributeMetadata",
     "DeviceConnectionType",
+    "ExecutionProfileType",
     "IPUConfig",
     "MergeRemoteBuffersBehaviour",
     "SchedulingAlgorithm",
@@ -22,6 +23,15 @@ __all__ = [
     "get_ipu_config",
     "reset_ipu_configuration",
 ]
+
+
+class ExecutionProfileType(Enum):
+    """Detail of profiles of older SDKs; recorded alone."""
+
+    NO_PROFILE = 0
+    DEVICE_PROFILE = 1
+    IPU_PROFILE = 2
+    TILE_PROFILE = 3
 
 
 class DeviceConnectionType(Enum):

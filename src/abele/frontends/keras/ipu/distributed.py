@@ -17,6 +17,7 @@ __all__ = [
     "broadcast",
     "horovod_strategy",
     "init",
+    "ipu_horovod_strategy",
     "local_rank",
     "local_size",
     "popdist_strategy",
@@ -46,7 +47,7 @@ class PopDistStrategy(IPUStrategyV1):
 
 
 IPUHorovodStrategy = PopDistStrategy
-popdist_strategy = horovod_strategy = sys.modules[__name__]
+popdist_strategy = horovod_strategy = ipu_horovod_strategy = sys.modules[__name__]
 
 
 def init(*args: Any, **kwargs: Any) -> None:

@@ -12,7 +12,7 @@ from abele.errors import InvalidOptionError, SessionError
 from abele.frontends.keras.model.data import Batches
 from abele.frontends.keras.model.options import positive
 
-__all__ = ["IPUInfeedQueue", "IPUIterator"]
+__all__ = ["IPUInfeedQueue", "IPUIterator", "IPUOwnedIterator"]
 
 
 class IPUInfeedQueue:
@@ -39,7 +39,7 @@ class IPUInfeedQueue:
         if kwargs:
             raise InvalidOptionError(f"an infeed takes no {', '.join(kwargs)}", remedy="dataset, prefetch_depth")
         self.prefetch_depth = positive(3 if prefetch_depth is None else prefetch_depth, "prefetch_depth", 255)
-        self._batches = Batches(dataset)
+        self.batches = Batches(dataset)
         self._initialised = False
         self.number_of_dequeues = 0
 
@@ -73,12 +73,12 @@ class IPUInfeedQueue:
         found: list[Any] = []
         while len(found) < count:
             before = len(found)
-            for batch in self._batches.epoch(goes_on=True):
+            for batch in self.batches.epoch(goes_on=True):
                 found.append(batch)
                 if len(found) == count:
                     break
             else:
-                if len(found) == before or self._batches.cardinality >= 0:
+                if len(found) == before or self.batches.cardinality >= 0:
                     raise InvalidOptionError(
                         f"a program takes {count} batches, and the dataset has {len(found)} left",
                         remedy="repeat() the dataset",
@@ -95,8 +95,8 @@ class IPUIterator:
     """
 
     def __init__(self, dataset: Any = None, **kwargs: Any) -> None:
-        self._batches = Batches(dataset)
-        self._iterator = self._batches.epoch(goes_on=True)
+        self.batches = Batches(dataset)
+        self._iterator = self.batches.epoch(goes_on=True)
 
     def __iter__(self) -> Iterator[Any]:
         """Itself."""
@@ -105,3 +105,6 @@ class IPUIterator:
     def __next__(self) -> Any:
         """The next batch."""
         return next(self._iterator)
+
+
+IPUOwnedIterator = IPUIterator

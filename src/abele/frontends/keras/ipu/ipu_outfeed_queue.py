@@ -13,7 +13,7 @@ from abele.frontends.keras.ipu import running
 from abele.frontends.keras.ipu.enums import IPUOutfeedMode
 from abele.frontends.keras.model.options import positive
 
-__all__ = ["IPUOutfeedMode", "IPUOutfeedQueue"]
+__all__ = ["IPUOutfeedMode", "IPUOutfeedQueue", "ScopedIPUOutfeedQueue"]
 
 
 class IPUOutfeedQueue:
@@ -86,3 +86,6 @@ class IPUOutfeedQueue:
         """The steps that are there, one by one."""
         while self._steps:
             yield self._steps.pop(0)
+
+
+ScopedIPUOutfeedQueue = IPUOutfeedQueue

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from typing import Any, NoReturn
 
-from abele.errors import InvalidOptionError
+from abele.errors import InvalidOptionError, UnsupportedOpError
+from abele.frontends.keras.ipu import former
 from abele.frontends.keras.private import LossScaleOptimizer, backend, keras
 
 __all__ = [
     "ALSOptimizer",
     "CrossReplicaOptimizer",
+    "GradientAccumulationOptimizer",
     "IpuOptimizer",
     "LossScaleOptimizer",
+    "MapGradientOptimizer",
 ]
 
 ops = keras.ops
+gradient_accumulation_optimizer = former.MODULES["gradient_accumulation_optimizer"]
+cross_replica_optimizer = map_gradient_optimizer = sys.modules[__name__]
 
 
 class IpuOptimizer(keras.optimizers.Optimizer):  # type: ignore[misc]
@@ -31,6 +37,42 @@ class CrossReplicaOptimizer:
     def __new__(cls, opt: Any, name: str = "CrossReplicaOptimizer") -> Any:
         """The optimiser itself."""
         return opt
+
+
+class MapGradientOptimizer:
+    """An optimiser of gradients that a function changes first.
+
+    Args:
+        wrapped_optimizer: The optimiser; what calling this gives is one of a subclass.
+        gradient_mapping_function: Takes a gradient and its variable's value, and gives the gradient.
+    """
+
+    def __new__(cls, wrapped_optimizer: Any, gradient_mapping_function: Any, name: str | None = None) -> Any:
+        """The optimiser, whose ``apply`` calls the function."""
+        kind = type(wrapped_optimizer)
+
+        def apply(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
+            of = self._trainable_variables if trainable_variables is None else trainable_variables
+            mapped = [gradient_mapping_function(g, v) for g, v in zip(grads, of, strict=True)]
+            return kind.apply(self, mapped, trainable_variables)
+
+        wrapped_optimizer.__class__ = type(kind.__name__, (kind,), {"apply": apply, "__module__": kind.__module__})
+        return wrapped_optimizer
+
+
+class GradientAccumulationOptimizer:
+    """Refused: accumulation is an option of a model."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refused.
+
+        Raises:
+            UnsupportedOpError: Always.
+        """
+        raise UnsupportedOpError(
+            "gradients are not accumulated by an optimizer",
+            remedy="model.set_gradient_accumulation_options(gradient_accumulation_steps_per_replica=...)",
+        )
 
 
 class ALSOptimizer(LossScaleOptimizer):  # type: ignore[misc]

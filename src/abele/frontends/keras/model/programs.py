@@ -18,6 +18,7 @@ from abele.frontends.keras.model.assignment import labelled
 from abele.frontends.keras.model.data import Steps
 from abele.frontends.keras.model.norms import shared_statistics
 from abele.frontends.keras.model.options import ModelOptions
+from abele.frontends.keras.model.seeds import seeds_of_replicas
 from abele.frontends.keras.model.stages import LayerStages, placed
 from abele.frontends.keras.model.steps import BatchType, StepNetwork, forward_step, training_step
 from abele.network import Group, Locations, MeanStrategy, OutputMode, Schedule, TensorLocation
@@ -150,7 +151,11 @@ class Programs:
 
         def make() -> StepProgram:
             factor = 1.0 if runs else 1 / (share * steps.replicas)
-            with labelled(list(stages.layers), steps.replicas), shared_statistics(steps.replicas):
+            with (
+                labelled(list(stages.layers), steps.replicas),
+                shared_statistics(steps.replicas),
+                seeds_of_replicas(steps.replicas),
+            ):
                 step = training_step(model, batch, factor=factor, gradients=arriving)
             step = placed(step, stages, options)
             assert step.update is not None

@@ -12,16 +12,28 @@ from types import ModuleType
 from typing import Any
 
 from abele.errors import MissingPackageError, nearest
+from abele.frontends.keras.lookalike import PAGE
 
-from .lookalike import PAGE
 from .root import tensorflow
 
 _BESIDE = {
+    "horovod": "abele.frontends.keras.tensorflow.beside.horovod",
     "ipu_tensorflow_addons": "abele.frontends.keras.addons",
     "popdist": "abele.frontends.keras.popdist",
     "libpvti": "abele.pvti",
+    "pva": "abele.pva",
+    "tensorflow_addons": "abele.frontends.keras.tensorflow.beside.tensorflow_addons",
 }
-"""Packages of the SDK that programs import beside TensorFlow, and where they are here."""
+"""Packages that programs import beside TensorFlow, and where they are here."""
+_ABSENT = {
+    "tensorflow_datasets": "tf.keras.datasets, or tf.data.Dataset.from_tensor_slices of arrays that NumPy reads",
+    "tensorflow_hub": "models of keras.applications",
+    "tensorflow_probability": "jax.scipy.stats and keras.random",
+    "tensorflow_text": "keras.preprocessing.text.Tokenizer",
+    "tensorflow_io": "tf.data.Dataset.from_generator",
+}
+"""Packages that need TensorFlow itself, with what to use in their place."""
+_OF_KERAS = "keras.ipu"
 
 
 class _LookalikeFinder(MetaPathFinder, Loader):
@@ -37,7 +49,11 @@ class _LookalikeFinder(MetaPathFinder, Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        first, *rest = fullname.split(".")
+        first, *rest = self._parted(fullname)
+        if first in _ABSENT and not rest and not _is_elsewhere(first):
+            raise MissingPackageError(
+                f"{first} is not there", because="it needs TensorFlow itself", remedy=_ABSENT[first]
+            )
         if first not in self.roots:
             return None
         found = self._found(self.roots[first], rest)
@@ -63,8 +79,16 @@ class _LookalikeFinder(MetaPathFinder, Loader):
         return found
 
     def exec_module(self, module: ModuleType) -> None:
-        first, *rest = module.__name__.split(".")
-        sys.modules[module.__name__] = self._found(self.roots[first], rest)
+        first, *rest = self._parted(module.__name__)
+        found = sys.modules[module.__name__] = self._found(self.roots[first], rest)
+        if not hasattr(found, "__path__"):
+            found.__path__ = []  # Programs import names of it as modules.
+
+    def _parted(self, fullname: str) -> list[str]:
+        """The name of a root, and what comes after it."""
+        if fullname == _OF_KERAS or fullname.startswith(f"{_OF_KERAS}."):
+            return [_OF_KERAS, *fullname.split(".")[2:]]
+        return fullname.split(".")
 
 
 def _submodule(package: ModuleType, name: str) -> Any:
@@ -78,8 +102,8 @@ _finder: _LookalikeFinder | None = None
 def install(name: str = "tensorflow", *, shadow: bool = False) -> None:
     """Let ``import tensorflow`` find the lookalike, and its submodules, from now on in this process.
 
-    Packages of the SDK beside it, ``ipu_tensorflow_addons``, ``popdist`` and ``libpvti``, are found as well, where no
-    package has those names.
+    Packages beside it, such as ``ipu_tensorflow_addons``, ``popdist`` and ``libpvti``, and ``keras.ipu`` are found as
+    well, where no package has those names.
 
     Args:
         name: The name that programs import.
@@ -109,10 +133,23 @@ def install(name: str = "tensorflow", *, shadow: bool = False) -> None:
     beside: dict[str, ModuleType | str] = {
         other: place for other, place in _BESIDE.items() if _is_free(other) and importlib.util.find_spec(place)
     }
-    _finder = _LookalikeFinder({name: made, **beside})
+    _finder = _LookalikeFinder({name: made, _OF_KERAS: "abele.frontends.keras.ipu", **beside})
     sys.meta_path.insert(0, _finder)
     made.__spec__ = ModuleSpec(name, _finder, is_package=True)
     sys.modules[name] = made
+
+
+def _is_elsewhere(name: str) -> bool:
+    """True for a package that is installed."""
+    return any(find(name, None) is not None for find in _other_finders())
+
+
+def _other_finders() -> list[Any]:
+    return [
+        finder.find_spec
+        for finder in sys.meta_path
+        if hasattr(finder, "find_spec") and not isinstance(finder, _LookalikeFinder)
+    ]
 
 
 def _is_free(name: str) -> bool:
@@ -125,6 +162,7 @@ def uninstall() -> None:
     if _finder is None:
         return
     sys.meta_path.remove(_finder)
-    for name in [name for name in sys.modules if name.split(".")[0] in _finder.roots]:
+    for name in [name for name in sys.modules if _finder._parted(name)[0] in _finder.roots]:
         del sys.modules[name]
+    vars(sys.modules["keras"]).pop("ipu", None)
     _finder = None

@@ -6,8 +6,10 @@ import importlib
 from functools import cache
 from typing import Any
 
+import jax.numpy as jnp
 import keras
 
+from abele.frontends.keras.lookalike import Lookalike
 from abele.frontends.keras.private import module_utils
 
 from . import structure
@@ -19,7 +21,6 @@ from .data.nodes import INFINITE, UNKNOWN
 from .data.options import AutoShardPolicy, DatasetOptions
 from .dtypes import DTYPES, DType, as_dtype
 from .keras_names.modules import extend_keras, keras_module
-from .lookalike import Lookalike
 from .names import system
 from .names.arrays import ARRAYS
 from .names.control import CONTROL
@@ -30,6 +31,7 @@ from .names.linalg import LINALG
 from .names.math import MATH
 from .names.nn import NN
 from .names.random import RANDOM
+from .names.sampling import Candidates  # noqa: F401  # It adds names to RANDOM and NN.
 from .names.strings import STRINGS
 from .shapes import TensorShape, TensorSpec, TypeSpec
 from .tensors import Tensor, extend_arrays
@@ -187,6 +189,7 @@ def _names() -> dict[str, Any]:
     names["train"].__dict__.update(TRAIN)
     names |= _modules()
     names["__internal__"] = Lookalike("tensorflow.__internal__", {"CompositeTensor": TypeSpec})
+    names["core"] = _protobuf()
     names["compat"] = _compat(names)
     names["python"] = _python(names)
     return names
@@ -247,10 +250,35 @@ def _modules() -> dict[str, Any]:
         "distribute": _distribute(),
         "version": module("version", {"VERSION": VERSION, "COMPILER_VERSION": "", "GIT_VERSION": ""}),
         "sysconfig": module("sysconfig", refused={"get_include": "there is no TensorFlow to compile against"}),
-        "experimental": module("experimental", {"async_scope": system.nothing_in_scope}),
+        "experimental": module(
+            "experimental",
+            {"async_scope": system.nothing_in_scope, "numpy": Lookalike("tensorflow.experimental.numpy", {}, jnp)},
+        ),
         "audio": module("audio", refused={"decode_wav": "Python's module wave"}),
-        "signal": module("signal", refused={"stft": "keras.ops.stft", "fft": "keras.ops.fft"}),
+        "signal": module(
+            "signal",
+            {
+                name: _transform(name)
+                for name in ("fft", "fft2d", "ifft", "ifft2d", "irfft", "irfft2d", "rfft", "rfft2d")
+            },
+            refused={"stft": "keras.ops.stft"},
+        ),
     }
+
+
+def _transform(name: str) -> Any:
+    """A Fourier transform by TensorFlow's name."""
+    function = getattr(jnp.fft, name.replace("2d", "2"))
+    over = (-2, -1) if name.endswith("2d") else (-1,)
+    several = len(over) > 1
+
+    def transform(input: Any, fft_length: Any = None, name: str | None = None) -> Any:
+        lengths = None if fft_length is None else tuple(int(n) for n in jnp.ravel(jnp.asarray(fft_length)))
+        if several:
+            return function(jnp.asarray(input), lengths, over)
+        return function(jnp.asarray(input), None if lengths is None else lengths[0])
+
+    return transform
 
 
 def _data() -> Lookalike:
@@ -337,7 +365,7 @@ def _compat(names: dict[str, Any]) -> Lookalike:
         "global_variables_initializer": system.nothing,
         "random_uniform": RANDOM["uniform"],
         "random_normal": RANDOM["normal"],
-        "ConfigProto": lambda **_: AnySettings(),
+        "ConfigProto": AnySettings,
         "Dimension": type("Dimension", (), {"__doc__": "A dim of TensorFlow 1: there is none."}),
     }
     eager = "programs of TensorFlow 1 do not run; eager functions, tf.function and model.fit do"
@@ -352,12 +380,62 @@ def _compat(names: dict[str, Any]) -> Lookalike:
 class AnySettings:
     """A message of settings: any attribute may be set, and makes no difference."""
 
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         made = AnySettings()
         object.__setattr__(self, name, made)
         return made
+
+
+_DEPRECATION = {"_PRINT_DEPRECATION_WARNINGS": False, "deprecated": lambda *_, **__: lambda function: function}
+_PLACES = {
+    "engine": {
+        "base_layer": "layers",
+        "data_adapter": "utils",
+        "functional": "models",
+        "input_layer": "layers",
+        "sequential": "models",
+        "training": "models",
+    },
+    "optimizer_v2": {
+        "adam": "optimizers",
+        "adamax": "optimizers",
+        "gradient_descent": "optimizers",
+        "learning_rate_schedule": "optimizers.schedules",
+        "optimizer_v2": "optimizers",
+        "rmsprop": "optimizers",
+    },
+    "mixed_precision": {"loss_scale_optimizer": "mixed_precision", "policy": "mixed_precision"},
+}
+"""Modules of ``tensorflow.python.keras``, and the public ones that have their names."""
+
+
+def _former_keras(keras_names: Lookalike) -> Lookalike:
+    """``tensorflow.python.keras``: classes by the place where TensorFlow defines them."""
+    own = {"OptimizerV2": keras.optimizers.Optimizer}
+    parts: dict[str, Any] = {}
+    for package, modules in _PLACES.items():
+        found = {}
+        for key, public in modules.items():
+            over: Any = keras_names
+            for part in public.split("."):
+                over = getattr(over, part)
+            found[key] = Lookalike(f"tensorflow.python.keras.{package}.{key}", own, over)
+        parts[package] = Lookalike(f"tensorflow.python.keras.{package}", found, getattr(keras_names, package, None))
+    return Lookalike("tensorflow.python.keras", parts, keras_names)
+
+
+def _protobuf() -> Lookalike:
+    """``tensorflow.core``: messages of settings."""
+    messages = dict.fromkeys(("ConfigProto", "GPUOptions", "RunOptions", "OptimizerOptions"), AnySettings)
+    config = Lookalike("tensorflow.core.protobuf.config_pb2", messages)
+    rewriter = Lookalike("tensorflow.core.protobuf.rewriter_config_pb2", {"RewriterConfig": AnySettings})
+    protobuf = {"config_pb2": config, "rewriter_config_pb2": rewriter}
+    return Lookalike("tensorflow.core", {"protobuf": Lookalike("tensorflow.core.protobuf", protobuf)})
 
 
 def _python(names: dict[str, Any]) -> Lookalike:
@@ -409,6 +487,7 @@ def _python(names: dict[str, Any]) -> Lookalike:
     }
     datasets = module("data.ops.dataset_ops", {**names["data"].__dict__, "DatasetV2": dataset_module.Dataset})
     data_ops = module("data.ops", {"dataset_ops": datasets})
+    python_keras = _former_keras(names["keras"])
     platform = {
         "tf_logging": module("platform.tf_logging", system.LOGGING),
         "gfile": names["io"].gfile,
@@ -421,10 +500,19 @@ def _python(names: dict[str, Any]) -> Lookalike:
             "ops": module("ops", ops),
             "framework": module("framework", framework),
             "eager": module("eager", eager),
-            "data": module("data", {"ops": data_ops, "experimental": names["data"].experimental}),
+            "data": module("data", {**names["data"].__dict__, "ops": data_ops}),
+            "client": module(
+                "client",
+                {
+                    "device_lib": module(
+                        "client.device_lib", {"list_local_devices": system.CONFIG["list_logical_devices"]}
+                    )
+                },
+            ),
+            "types": module("types", {"core": module("types.core", {"Tensor": Tensor, "TensorLike": Any})}),
             "platform": module("platform", platform),
-            "util": module("util", {"nest": names["nest"]}),
-            "keras": names["keras"],
+            "util": module("util", {"nest": names["nest"], "deprecation": module("util.deprecation", _DEPRECATION)}),
+            "keras": python_keras,
             "distribute": names["distribute"],
             "training": module("training", {}),
         },

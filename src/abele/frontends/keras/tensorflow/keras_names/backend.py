@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
-from ..lookalike import Lookalike
+from abele.frontends.keras.lookalike import Lookalike
+
 from ..names.arrays import ARRAYS
 from ..names.math import MATH
 from ..names.nn import NN

@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.errors import FileFormatError
-
-from ..lookalike import Lookalike
+from abele.frontends.keras.lookalike import Lookalike
 
 VARIABLE = "ABELE_KERAS_DATA"
 MADE_UP = "made-up"

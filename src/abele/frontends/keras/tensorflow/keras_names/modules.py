@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+import inspect
 from typing import Any
 
 import keras
 import keras._tf_keras.keras as older
 
-from ..lookalike import Lookalike
+from abele.frontends.keras.lookalike import Lookalike
+
 from ..names.system import SummaryWriter
 from .backend import backend
 from .datasets import datasets
@@ -69,14 +72,16 @@ def keras_module(name: str) -> Lookalike:
     parts["optimizers"] = _optimizers(f"{name}.optimizers")
     parts["mixed_precision"] = _mixed_precision(f"{name}.mixed_precision")
     parts["utils"].np_utils = Lookalike(f"{name}.utils.np_utils", {"to_categorical": keras.utils.to_categorical})
+    schedules = {key: getattr(keras.optimizers.schedules, key) for key in _SCHEDULES}
     parts["experimental"] = Lookalike(
-        f"{name}.experimental", {}, refused={"export_saved_model": "model.save('model.keras')"}
+        f"{name}.experimental", schedules, refused={"export_saved_model": "model.save('model.keras')"}
     )
     made = Lookalike(name, parts, older, lazy={"ipu": lambda: importlib.import_module("abele.frontends.keras.ipu")})
     made.__dict__["__version__"] = keras.__version__
     return made
 
 
+_SCHEDULES = ("CosineDecay", "CosineDecayRestarts", "PolynomialDecay")
 _TOKENS = "keras.preprocessing.text.Tokenizer and keras.preprocessing.sequence.pad_sequences"
 _REFUSED_LAYERS = {
     "TextVectorization": _TOKENS,
@@ -89,6 +94,17 @@ _REFUSED_LAYERS = {
 _ADDED: dict[str, dict[str, Any]] = {
     "callbacks": {"TensorBoard": TensorBoard},
     "losses": {"Reduction": LossReduction},
+    "metrics": {
+        name: getattr(keras.losses, name)
+        for name in (
+            "binary_crossentropy",
+            "categorical_crossentropy",
+            "hinge",
+            "mean_absolute_error",
+            "mean_squared_error",
+            "sparse_categorical_crossentropy",
+        )
+    },
     "utils": {"Sequence": keras.utils.PyDataset},
     "models": {"Model": keras.Model, "Sequential": keras.Sequential},
 }
@@ -129,6 +145,56 @@ def extend_keras() -> None:
     for kind in (optimizer, *optimizer.__mro__):
         if kind.__name__ == "BaseOptimizer" and not hasattr(kind, "lr"):
             kind.lr = property(lambda self: self.learning_rate, _set_rate)
+    _let_shapes_be_numbers()
+    _let_layers_take_older_arguments()
+
+
+def _let_shapes_be_numbers() -> None:
+    """Let ``Input(shape=(80))`` be ``Input(shape=(80,))``, as in Keras 2."""
+    own = keras.layers.InputLayer.__init__
+
+    @functools.wraps(own)
+    def init(self: Any, shape: Any = None, *args: Any, **kwargs: Any) -> None:
+        own(self, (shape,) if isinstance(shape, int) else shape, *args, **kwargs)
+
+    init.__signature__ = inspect.signature(own)  # type: ignore[attr-defined]  # Keras asks for it.
+    keras.layers.InputLayer.__init__ = init
+
+
+_WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
+    "dynamic": (False,),
+    "experimental_autocast": (True, False),
+    "fused": (None, True, False),
+    "implementation": (1, 2),
+    "input_length": (),
+    "renorm": (False,),
+    "time_major": (False,),
+    "virtual_batch_size": (None,),
+}
+"""Arguments of layers of Keras 2 that Keras 3 lacks, with the values that change nothing."""
+
+
+def _let_layers_take_older_arguments() -> None:
+    """Let arguments of Keras 2 that change nothing be given, and ``weights`` be set when a layer is built."""
+    own = keras.Layer.__init__
+
+    @functools.wraps(own)
+    def init(self: Any, *, activity_regularizer: Any = None, trainable: bool = True, **kwargs: Any) -> None:
+        for name in [name for name in kwargs if kwargs[name] in _WITHOUT_EFFECT.get(name, ())]:
+            del kwargs[name]
+        weights = kwargs.pop("weights", None)
+        own(self, activity_regularizer=activity_regularizer, trainable=trainable, **kwargs)
+        if weights is not None:
+            build = self.build
+
+            def build_with_weights(*args: Any, **kwargs: Any) -> None:
+                build(*args, **kwargs)
+                self.set_weights(weights)
+
+            self.build = build_with_weights
+
+    init.__signature__ = inspect.signature(own)  # type: ignore[attr-defined]
+    keras.Layer.__init__ = init
 
 
 def _set_rate(optimizer: Any, rate: Any) -> None:

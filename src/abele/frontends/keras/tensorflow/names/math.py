@@ -156,6 +156,14 @@ MATH("cumsum")(_scan(jnp.cumsum))
 MATH("cumprod")(_scan(jnp.cumprod))
 
 
+MATH("xdivy")(lambda x, y, name=None: _xdivy(tensor_of(x), tensor_of(y)))
+
+
+def _xdivy(x: Any, y: Any) -> Any:
+    none = x == 0
+    return jnp.where(none, 0, x / jnp.where(none, 1, y))
+
+
 @MATH("add_n")
 def _add_n(inputs: Any, name: str | None = None) -> Any:
     return sum(map(tensor_of, inputs[1:]), tensor_of(inputs[0]))

@@ -268,3 +268,13 @@ def _compute_average_loss(
     losses = tensor_of(per_example_loss)
     losses = losses if sample_weight is None else losses * tensor_of(sample_weight)
     return jnp.sum(losses) / (losses.shape[0] if global_batch_size is None else global_batch_size)
+
+
+@NN("local_response_normalization", "lrn")
+def _local_response_normalization(
+    input: Any, depth_radius: int = 5, bias: float = 1, alpha: float = 1, beta: float = 0.5, name: str | None = None
+) -> Any:
+    x = tensor_of(input)
+    window = (1,) * (x.ndim - 1) + (2 * depth_radius + 1,)
+    sums = jax.lax.reduce_window(jnp.square(x), 0.0, jax.lax.add, window, (1,) * x.ndim, "SAME")
+    return x / (bias + alpha * sums) ** beta

@@ -236,7 +236,13 @@ def as_text(bytes_or_text: Any, encoding: str = "utf-8") -> str:
     return bytes_or_text.decode(encoding) if isinstance(bytes_or_text, bytes) else str(bytes_or_text)
 
 
-COMPAT = {"as_bytes": as_bytes, "as_text": as_text, "as_str": as_text, "as_str_any": as_text}
+COMPAT = {
+    "dimension_value": lambda dimension: dimension,
+    "as_bytes": as_bytes,
+    "as_text": as_text,
+    "as_str": as_text,
+    "as_str_any": as_text,
+}
 _LEVELS = {"DEBUG": 10, "INFO": 20, "WARN": 30, "WARNING": 30, "ERROR": 40, "FATAL": 50}
 LOGGING: dict[str, Any] = _LEVELS | {
     "set_verbosity": LOGGER.setLevel,

@@ -1,0 +1,1 @@
+"""Packages that programs import beside TensorFlow."""

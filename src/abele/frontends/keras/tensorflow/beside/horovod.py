@@ -1,0 +1,6 @@
+"""``horovod``: one process."""
+
+from abele.frontends.keras.ipu import distributed
+
+tensorflow = distributed
+__all__ = ["tensorflow"]
