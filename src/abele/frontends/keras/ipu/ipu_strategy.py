@@ -123,7 +123,15 @@ class IPUStrategyV1:
             )
         from abele.frontends.keras.ipu.running import run_function
 
-        return run_function(getattr(fn, "python_function", fn), tuple(args), dict(kwargs))
+        compiled = getattr(fn, "device_function", fn)
+        try:
+            return run_function(compiled, tuple(args), dict(kwargs))
+        except jax.errors.UnexpectedTracerError:
+            # A loop keeps tensors beyond its trips in a list of Python: unrolled, it may.
+            plain = getattr(fn, "python_function", fn)
+            if plain is compiled:
+                raise
+            return run_function(plain, tuple(args), dict(kwargs))
 
     def reduce(self, reduce_op: Any, value: Any, axis: Any = None) -> Any:
         """The value itself: there is one device."""

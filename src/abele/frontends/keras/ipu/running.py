@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +18,7 @@ import jax
 import jax.extend.core as jec
 import numpy as np
 
-from abele.errors import InvalidOptionError
+from abele.errors import InvalidOptionError, UnsupportedOpError
 from abele.frontends.jaxpr import element_type, read_into
 from abele.frontends.keras.ipu.config import get_ipu_config
 from abele.frontends.keras.ipu.environment import settings_of
@@ -68,15 +69,18 @@ class Running:
         }
 
 
-class _Assignments(backend.StatelessScope):  # type: ignore[misc]
+class Assignments(backend.StatelessScope):  # type: ignore[misc]
     """Keeps what is assigned to variables for the end.
+
+    Args:
+        known: Variables with the values that they have inside.
 
     Attributes:
         assigned: The variables, each once.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, known: Sequence[tuple[Any, Any]] = ()) -> None:
+        super().__init__(known or None)
         self.assigned: list[Any] = []
 
     def __exit__(self, *args: Any, **kwargs: Any) -> None:
@@ -139,7 +143,7 @@ def run_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: di
         running = Running()
         _running.append(running)
         try:
-            with _Assignments() as scope:
+            with Assignments() as scope:
                 try:
                     result = function(*inner_args, **inner_kwargs)
                 finally:
@@ -176,6 +180,12 @@ def _trace_with_variables(traced: Any, arrays: list[Any], notes: list[list[Any]]
             again = [stack.enter_context(iterator.rehearsed()) for iterator in iterators]
             try:
                 found = jax.make_jaxpr(traced, return_shape=True)(*arrays)
+            except jax.errors.TracerBoolConversionError as error:
+                raise UnsupportedOpError(
+                    "a condition of Python asks for the value of a tensor that the device computes",
+                    at=_users_line(error),
+                    remedy="tf.cond, tf.where or tf.while_loop",
+                ) from error
             except Exception:
                 if not notes[-1]:
                     raise
@@ -185,6 +195,16 @@ def _trace_with_variables(traced: Any, arrays: list[Any], notes: list[list[Any]]
                     keep()
                 return found
     raise InvalidOptionError("the function makes new variables in every call", remedy="make them once, outside")
+
+
+def _users_line(error: BaseException) -> str | None:
+    """The last line of a traceback that is neither JAX's, Keras' nor our own."""
+    lines = [
+        f"{frame.filename}:{frame.lineno}"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not any(part in frame.filename for part in ("site-packages", "abele/frontends"))
+    ]
+    return lines[-1] if lines else None
 
 
 def _is_array(leaf: Any) -> bool:

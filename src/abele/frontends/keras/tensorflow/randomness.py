@@ -83,7 +83,10 @@ def draw_key(seed: int | None = None) -> Any:
         if _all is None:
             entropy = np.random.SeedSequence(_seed).generate_state(1)[0]
             _all = _Draws(jax.random.key(int(entropy)))
-        return _all.next(seed)
+        key = _all.next(seed)
+        words = jax.random.key_data(key) if current() is not None else None
+    # A program's inputs are arrays of numbers.
+    return key if words is None else jax.random.wrap_key_data(words)
 
 
 def _is_compiled_by_keras() -> bool:
@@ -92,11 +95,12 @@ def _is_compiled_by_keras() -> bool:
 
 
 @contextmanager
-def drawn_from(key: Any) -> Iterator[None]:
-    """Let random numbers depend on a key that a traced function takes."""
-    token = _traced.set(_Draws(key))
+def drawn_from(key: Any) -> Iterator[_Draws]:
+    """Let random numbers depend on a key that a traced function takes; gives the number of draws as ``count``."""
+    draws = _Draws(key)
+    token = _traced.set(draws)
     try:
-        yield
+        yield draws
     finally:
         _traced.reset(token)
 

@@ -19,6 +19,7 @@ from .data.batching import DatasetSpec
 from .data.files import TextLineDataset, TFRecordDataset
 from .data.nodes import INFINITE, UNKNOWN
 from .data.options import AutoShardPolicy, DatasetOptions
+from .data.records import TFRecordOptions, TFRecordWriter
 from .dtypes import DTYPES, DType, as_dtype
 from .keras_names.modules import extend_keras, keras_module
 from .names import system
@@ -74,7 +75,6 @@ _REFUSED_MODULES = {
     },
 }
 _REFUSED_IO = {
-    "TFRecordWriter": "numpy.savez, and from_tensor_slices of what numpy.load gives",
     "VarLenFeature": _DENSE,
     "RaggedFeature": _DENSE,
 }
@@ -235,7 +235,11 @@ def _modules() -> dict[str, Any]:
         "linalg": module("linalg", LINALG),
         "image": module("image", IMAGE | {key: IO[key] for key in IO if key.startswith(("decode_", "encode_"))}),
         "strings": module("strings", STRINGS),
-        "io": module("io", IO | PARSING | {"gfile": gfile}, refused=_REFUSED_IO),
+        "io": module(
+            "io",
+            IO | PARSING | {"gfile": gfile, "TFRecordWriter": TFRecordWriter, "TFRecordOptions": TFRecordOptions},
+            refused=_REFUSED_IO,
+        ),
         "data": _data(),
         "dtypes": module("dtypes", {**DTYPES, "DType": DType, "as_dtype": as_dtype, "cast": ARRAYS["cast"]}),
         "config": module("config", system.CONFIG | config_parts),

@@ -47,11 +47,25 @@ def _checked(layer: str, given: dict[str, Any]) -> dict[str, Any]:
 class _Recurrent:
     """Options of the IPU's recurrent layers beside Keras'."""
 
-    def _note(self, partials_dtype: Any, shares: tuple[float | None, ...], *, time_major: bool) -> None:
+    def _note(
+        self, partials_dtype: Any, shares: tuple[float | None, ...], libraries: tuple[Any, ...], *, time_major: bool
+    ) -> None:
         for share in shares:
             if share is not None and not share > 0:
                 raise InvalidOptionError(f"available_memory_proportion is above 0, not {share!r}")
+        for given in libraries:
+            if given is not None and not isinstance(given, dict):
+                raise InvalidOptionError(f"options are a dict of names of PopLibs and their values, not {given!r}")
         self.partials_dtype, self.time_major = partials_dtype, bool(time_major)
+        self.available_memory_proportion_fwd, self.available_memory_proportion_bwd = shares
+        self.options, self.options_bwd = (dict(given or {}) for given in libraries)
+
+    def _noted(self) -> dict[str, Any]:
+        """Arguments beside Keras', for ``get_config``."""
+        names = ("time_major", "available_memory_proportion_fwd", "available_memory_proportion_bwd")
+        partials = getattr(self.partials_dtype, "name", self.partials_dtype)
+        found = {name: getattr(self, name) for name in (*names, "options", "options_bwd")}
+        return found | {"partials_dtype": str(partials)}
 
 
 def _by_batch(layer: Any, call: Any, sequences: Any, **kwargs: Any) -> Any:
@@ -101,11 +115,16 @@ class LSTM(keras.layers.LSTM, _Recurrent):  # type: ignore[misc]
         chosen = dropout_seed if dropout_seed is not None else seed
         super().__init__(units, seed=chosen, **_checked("LSTM", kwargs))
         shares = (available_memory_proportion_fwd, available_memory_proportion_bwd)
-        self._note(partials_dtype, shares, time_major=time_major)
+        self._note(partials_dtype, shares, (options, options_bwd), time_major=time_major)
 
     def call(self, sequences: Any, initial_state: Any = None, mask: Any = None, training: bool = False) -> Any:
         """The states of all times, or the last one."""
         return _by_batch(self, super().call, sequences, initial_state=initial_state, mask=mask, training=training)
+
+    def get_config(self) -> dict[str, Any]:
+        """Arguments of the layer."""
+        config = {name: value for name, value in super().get_config().items() if name not in _ABSENT}
+        return config | self._noted()
 
 
 class GRU(keras.layers.GRU, _Recurrent):  # type: ignore[misc]
@@ -145,11 +164,16 @@ class GRU(keras.layers.GRU, _Recurrent):  # type: ignore[misc]
         chosen = dropout_seed if dropout_seed is not None else seed
         super().__init__(units, seed=chosen, reset_after=reset_after, **_checked("GRU", kwargs))
         shares = (available_memory_proportion_fwd, available_memory_proportion_bwd)
-        self._note(partials_dtype, shares, time_major=time_major)
+        self._note(partials_dtype, shares, (options, options_bwd), time_major=time_major)
 
     def call(self, sequences: Any, initial_state: Any = None, mask: Any = None, training: bool = False) -> Any:
         """The states of all times, or the last one."""
         return _by_batch(self, super().call, sequences, initial_state=initial_state, mask=mask, training=training)
+
+    def get_config(self) -> dict[str, Any]:
+        """Arguments of the layer."""
+        config = {name: value for name, value in super().get_config().items() if name not in _ABSENT}
+        return config | self._noted()
 
 
 PopnnLSTM, PopnnGRU = LSTM, GRU

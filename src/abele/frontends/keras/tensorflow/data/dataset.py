@@ -532,6 +532,19 @@ class Dataset:
         return Dataset(node, self._options)
 
 
+_readers: list[Callable[..., Any]] = []
+
+
+@contextmanager
+def reads_of(reader: Callable[..., Any]) -> Iterator[None]:
+    """Let reads of iterators be what a function gives, which takes the iterator and a function that reads."""
+    _readers.append(reader)
+    try:
+        yield
+    finally:
+        _readers.pop()
+
+
 class DatasetIterator:
     """The elements of a dataset, one after the other, as tensors.
 
@@ -552,7 +565,10 @@ class DatasetIterator:
         return self
 
     def __next__(self) -> Any:
-        return _as_tensors(self.dataset.node.spec, next(self._elements))
+        def draw() -> Any:
+            return _as_tensors(self.dataset.node.spec, next(self._elements))
+
+        return _readers[-1](self, draw) if _readers else draw()
 
     @contextmanager
     def rehearsed(self) -> Iterator[Callable[[], None]]:

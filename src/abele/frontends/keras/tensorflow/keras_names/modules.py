@@ -15,6 +15,7 @@ from abele.frontends.keras.lookalike import Lookalike
 from ..names.system import SummaryWriter
 from .backend import backend
 from .datasets import datasets
+from .older_steps import let_steps_be_of_keras_2
 from .optimizers import OPTIMIZERS, LossScaleOptimizer
 
 _SUBMODULES = [
@@ -145,6 +146,7 @@ def extend_keras() -> None:
     for kind in (optimizer, *optimizer.__mro__):
         if kind.__name__ == "BaseOptimizer" and not hasattr(kind, "lr"):
             kind.lr = property(lambda self: self.learning_rate, _set_rate)
+    let_steps_be_of_keras_2()
     _let_shapes_be_numbers()
     _let_layers_take_older_arguments()
 

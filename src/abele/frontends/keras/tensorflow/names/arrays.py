@@ -94,7 +94,8 @@ def _range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, nam
     made = host_array(np.arange(ends[0], ends[1], numpy_of(delta)))
     wanted = "float32" if made.dtype.kind == "f" else "int32"
     kept = next((end.dtype for end in ends if hasattr(start, "dtype") or hasattr(limit, "dtype")), None)
-    return jnp.asarray(made, narrowed(as_dtype(dtype or kept or wanted)))
+    with jax.ensure_compile_time_eval():  # Known while a function is traced, too: loops over it may ask for values.
+        return jnp.asarray(made, narrowed(as_dtype(dtype or kept or wanted)))
 
 
 @ARRAYS("linspace")

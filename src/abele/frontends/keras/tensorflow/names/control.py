@@ -11,6 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from abele.frontends.keras.ipu.running import current
+
+from ..autograph import with_device_loops
 from ..dtypes import as_dtype
 from ..structure import flatten, map_structure, pack
 from ..tape import GradientTape, custom_gradient
@@ -36,9 +39,15 @@ class FunctionOfTensors:
         self.jit_compile = bool(jit_compile)
         functools.update_wrapper(self, function)
 
+    @property
+    def device_function(self) -> Callable[..., Any]:
+        """The function as programs of the device have it: its loops over tensors are loops there."""
+        return with_device_loops(self.python_function)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Result of the function."""
-        return self.python_function(*args, **kwargs)
+        function = self.python_function if current() is None else self.device_function
+        return function(*args, **kwargs)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
