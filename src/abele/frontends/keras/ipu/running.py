@@ -179,7 +179,8 @@ def _trace_with_variables(traced: Any, arrays: list[Any], notes: list[list[Any]]
         with ExitStack() as stack:
             again = [stack.enter_context(iterator.rehearsed()) for iterator in iterators]
             try:
-                found = jax.make_jaxpr(traced, return_shape=True)(*arrays)
+                # A new function each time: JAX keeps traces by function.
+                found = jax.make_jaxpr(lambda *given: traced(*given), return_shape=True)(*arrays)
             except jax.errors.TracerBoolConversionError as error:
                 raise UnsupportedOpError(
                     "a condition of Python asks for the value of a tensor that the device computes",

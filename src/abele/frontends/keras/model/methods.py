@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
-from abele.errors import SessionError
+from abele.errors import SessionError, UnsupportedOpError
 from abele.frontends.keras import private
 from abele.frontends.keras.ipu.enums import (
     GradientAccumulationReductionMethod,
@@ -240,6 +240,18 @@ class IpuMethods:
         state = state_of(self)
         state.options.asynchronous = bool(asynchronous)
         state.drop()
+
+    def export_for_ipu_serving(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refused.
+
+        Raises:
+            UnsupportedOpError: Always.
+        """
+        raise UnsupportedOpError(
+            "models are not exported for TensorFlow Serving",
+            because="that takes programs of TensorFlow",
+            remedy="model.save('model.keras'), and model.predict where it is loaded",
+        )
 
     # --- stages --------------------------------------------------------------------------------------------------
 

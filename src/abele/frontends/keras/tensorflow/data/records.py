@@ -78,7 +78,8 @@ class TFRecordWriter:
     def __init__(self, path: Any, options: Any = None) -> None:
         place = Path(path if isinstance(path, str) else str(path))
         kind = getattr(options, "compression_type", options)
-        self._file: BinaryIO = gzip.open(place, "wb") if kind == "GZIP" else place.open("wb")  # type: ignore[assignment]
+        opener: Any = gzip.open if kind == "GZIP" else open
+        self._file: BinaryIO = opener(place, "wb")
 
     def write(self, record: Any) -> None:
         """Append a record."""

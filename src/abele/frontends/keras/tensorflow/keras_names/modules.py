@@ -10,13 +10,14 @@ from typing import Any
 import keras
 import keras._tf_keras.keras as older
 
-from abele.frontends.keras.lookalike import Lookalike
+from abele.frontends.keras.lookalike import Lookalike, RefusedNameError
 
 from ..names.system import SummaryWriter
 from .backend import backend
 from .datasets import datasets
 from .older_steps import let_steps_be_of_keras_2
 from .optimizers import OPTIMIZERS, LossScaleOptimizer
+from .saving import ModelCheckpoint, let_names_be_any, load_model
 
 _SUBMODULES = [
     "activations",
@@ -93,7 +94,7 @@ _REFUSED_LAYERS = {
 }
 """Layers of Keras that call tables and hashes of TensorFlow itself."""
 _ADDED: dict[str, dict[str, Any]] = {
-    "callbacks": {"TensorBoard": TensorBoard},
+    "callbacks": {"TensorBoard": TensorBoard, "ModelCheckpoint": ModelCheckpoint},
     "losses": {"Reduction": LossReduction},
     "metrics": {
         name: getattr(keras.losses, name)
@@ -107,7 +108,8 @@ _ADDED: dict[str, dict[str, Any]] = {
         )
     },
     "utils": {"Sequence": keras.utils.PyDataset},
-    "models": {"Model": keras.Model, "Sequential": keras.Sequential},
+    "models": {"Model": keras.Model, "Sequential": keras.Sequential, "load_model": load_model},
+    "saving": {"load_model": load_model},
 }
 
 
@@ -147,6 +149,8 @@ def extend_keras() -> None:
         if kind.__name__ == "BaseOptimizer" and not hasattr(kind, "lr"):
             kind.lr = property(lambda self: self.learning_rate, _set_rate)
     let_steps_be_of_keras_2()
+    let_names_be_any()
+    _let_weights_be_named_first()
     _let_shapes_be_numbers()
     _let_layers_take_older_arguments()
 
@@ -197,6 +201,36 @@ def _let_layers_take_older_arguments() -> None:
 
     init.__signature__ = inspect.signature(own)  # type: ignore[attr-defined]
     keras.Layer.__init__ = init
+
+
+_OLDER_WEIGHT = ("name", "shape", "dtype", "initializer", "regularizer", "trainable", "constraint")
+"""Arguments of ``add_weight`` in Keras 2, in order."""
+_OF_GRAPHS = ("caching_device", "collections", "experimental_autocast", "getter", "partitioner", "synchronization")
+
+
+def _let_weights_be_named_first() -> None:
+    """Let ``add_weight("w", shape=…)`` be as in Keras 2; what only graphs of TensorFlow need changes nothing."""
+    own = keras.Layer.add_weight
+
+    @functools.wraps(own)
+    def add_weight(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if args and isinstance(args[0], str):
+            kwargs |= dict(zip(_OLDER_WEIGHT, args, strict=False))
+            args = ()
+        for name in (*_OF_GRAPHS, "use_resource"):
+            kwargs.pop(name, None)
+        return own(self, *args, **kwargs)
+
+    keras.Layer.add_weight = add_weight
+    keras.Layer.add_metric = _refuse_metric
+
+
+def _refuse_metric(self: Any, *_: Any, **__: Any) -> None:
+    raise RefusedNameError(
+        f"{type(self).__name__}.add_metric is not there",
+        because="Keras 3 has none",
+        remedy="self.tracker = keras.metrics.Mean(name=...) in __init__, and self.tracker.update_state(value) in call",
+    )
 
 
 def _set_rate(optimizer: Any, rate: Any) -> None:
