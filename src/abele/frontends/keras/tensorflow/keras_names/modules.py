@@ -93,20 +93,26 @@ _REFUSED_LAYERS = {
     "HashedCrossing": "tf.math.floormod of numbers",
 }
 """Layers of Keras that call tables and hashes of TensorFlow itself."""
+_LOSSES = (
+    "binary_crossentropy",
+    "categorical_crossentropy",
+    "cosine_similarity",
+    "hinge",
+    "kl_divergence",
+    "log_cosh",
+    "mean_absolute_error",
+    "mean_absolute_percentage_error",
+    "mean_squared_error",
+    "mean_squared_logarithmic_error",
+    "poisson",
+    "sparse_categorical_crossentropy",
+    "squared_hinge",
+)
+_FUNCTIONS = {name: getattr(keras.losses, name) for name in _LOSSES}
 _ADDED: dict[str, dict[str, Any]] = {
     "callbacks": {"TensorBoard": TensorBoard, "ModelCheckpoint": ModelCheckpoint},
-    "losses": {"Reduction": LossReduction},
-    "metrics": {
-        name: getattr(keras.losses, name)
-        for name in (
-            "binary_crossentropy",
-            "categorical_crossentropy",
-            "hinge",
-            "mean_absolute_error",
-            "mean_squared_error",
-            "sparse_categorical_crossentropy",
-        )
-    },
+    "losses": _FUNCTIONS | {"Reduction": LossReduction},
+    "metrics": _FUNCTIONS,
     "utils": {"Sequence": keras.utils.PyDataset},
     "models": {"Model": keras.Model, "Sequential": keras.Sequential, "load_model": load_model},
     "saving": {"load_model": load_model},

@@ -374,3 +374,19 @@ def _depth_to_space(input: Any, block_size: int, data_format: str = "NHWC", name
 @ARRAYS("unravel_index")
 def _unravel_index(indices: Any, dims: Any, name: str | None = None) -> Any:
     return jnp.stack(jnp.unravel_index(tensor_of(indices), static_dims(dims)))
+
+
+@ARRAYS("complex")
+def _complex(real: Any, imag: Any, name: str | None = None) -> Any:
+    return jax.lax.complex(tensor_of(real), tensor_of(imag))
+
+
+@ARRAYS("reverse_sequence")
+def _reverse_sequence(
+    input: Any, seq_lengths: Any, seq_axis: int | None = None, batch_axis: int = 0, name: str | None = None
+) -> Any:
+    x = jnp.moveaxis(tensor_of(input), (batch_axis, seq_axis or 0), (0, 1))
+    places, lengths = jnp.arange(x.shape[1]), tensor_of(seq_lengths)[:, None]
+    taken = jnp.where(places < lengths, lengths - 1 - places, places)
+    found = jnp.take_along_axis(x, taken.reshape(*taken.shape, *[1] * (x.ndim - 2)), 1)
+    return jnp.moveaxis(found, (0, 1), (batch_axis, seq_axis or 0))

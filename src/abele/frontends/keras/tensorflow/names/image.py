@@ -231,3 +231,15 @@ def _grayscale_to_rgb(images: Any, name: str | None = None) -> Any:
 
 IMAGE["rgb_to_hsv"] = keras.ops.image.rgb_to_hsv
 IMAGE["hsv_to_rgb"] = keras.ops.image.hsv_to_rgb
+
+
+@IMAGE("psnr")
+def _psnr(a: Any, b: Any, max_val: Any, name: str | None = None) -> Any:
+    first, second = (tensor_of(part).astype(jnp.float32) for part in (a, b))
+    error = jnp.mean(jnp.square(first - second), axis=(-3, -2, -1))
+    return 20 * jnp.log10(jnp.float32(max_val)) - 10 * jnp.log10(error)
+
+
+@IMAGE("adjust_gamma")
+def _adjust_gamma(image: Any, gamma: float = 1, gain: float = 1) -> Any:
+    return gain * tensor_of(image) ** gamma

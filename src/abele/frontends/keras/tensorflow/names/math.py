@@ -238,3 +238,13 @@ def _l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | 
 @MATH("scalar_mul")
 def _scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
     return tensor_of(x) * scalar
+
+
+@MATH("zero_fraction")
+def _zero_fraction(value: Any, name: str | None = None) -> Any:
+    return jnp.mean((tensor_of(value) == 0).astype(jnp.float32))
+
+
+@MATH("softmax")
+def _softmax(logits: Any, axis: int = -1, name: str | None = None) -> Any:
+    return jax.nn.softmax(tensor_of(logits), axis)

@@ -27,6 +27,7 @@ NN.unary(
     softsign=jax.nn.soft_sign,
 )
 NN |= {name: MATH[name] for name in ("l2_normalize", "in_top_k", "top_k", "log_sigmoid")}
+NN["zero_fraction"] = MATH["zero_fraction"]
 NN |= {name: ARRAYS[name] for name in ("space_to_depth", "depth_to_space")}
 
 
@@ -278,3 +279,10 @@ def _local_response_normalization(
     window = (1,) * (x.ndim - 1) + (2 * depth_radius + 1,)
     sums = jax.lax.reduce_window(jnp.square(x), 0.0, jax.lax.add, window, (1,) * x.ndim, "SAME")
     return x / (bias + alpha * sums) ** beta
+
+
+@NN("weighted_cross_entropy_with_logits")
+def _weighted_cross_entropy(labels: Any, logits: Any, pos_weight: Any, name: str | None = None) -> Any:
+    targets, scores = tensor_of(labels), tensor_of(logits)
+    weight = 1 + (tensor_of(pos_weight) - 1) * targets
+    return (1 - targets) * scores + weight * jax.nn.softplus(-scores)
