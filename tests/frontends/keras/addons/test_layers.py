@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import pytest
 
+from abele.errors import InvalidOptionError
 from abele.frontends.keras import addons, ipu
 
 X = np.random.default_rng(0).normal(size=(8, 5, 6)).astype(np.float32)
@@ -149,3 +150,12 @@ def test_optimisers__halves_of_state__are_kept_as_halves(ipus: Any) -> None:
 def test_als__numbers_out_of_range__are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(given)) if "captured_grads_only" not in given else "not captured"):
         ipu.optimizers.ALSOptimizer(keras.optimizers.SGD(), **given)
+
+
+def test_recurrent_layers__options__are_kept() -> None:
+    layer = layers.LSTM(2, options={"availableMemoryProportion": "0.3"}, available_memory_proportion_fwd=0.2)
+    again = layers.LSTM.from_config(layer.get_config())
+    assert again.options == {"availableMemoryProportion": "0.3"}
+    assert (again.options_bwd, again.available_memory_proportion_fwd) == ({}, 0.2)
+    with pytest.raises(InvalidOptionError, match="dict"):
+        layers.GRU(2, options_bwd="0.3")

@@ -126,7 +126,7 @@ class IPUStrategyV1:
         compiled = getattr(fn, "device_function", fn)
         try:
             return run_function(compiled, tuple(args), dict(kwargs))
-        except jax.errors.UnexpectedTracerError:
+        except (jax.errors.UnexpectedTracerError, jax.errors.TracerArrayConversionError):
             # A loop keeps tensors beyond its trips in a list of Python: unrolled, it may.
             plain = getattr(fn, "python_function", fn)
             if plain is compiled:

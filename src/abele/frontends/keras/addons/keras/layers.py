@@ -85,14 +85,14 @@ class LSTM(keras.layers.LSTM, _Recurrent):  # type: ignore[misc]
 
     Args:
         units: Width of the state.
-        partials_dtype: Recorded alone.
+        partials_dtype: Kept with the layer, as the following options are; none changes anything.
         seed: Seed of dropout.
         dropout_seed: The same.
         time_major: True for sequences [time, batch, features].
-        available_memory_proportion_fwd: Recorded alone.
-        available_memory_proportion_bwd: Recorded alone.
-        options: Recorded alone.
-        options_bwd: Recorded alone.
+        available_memory_proportion_fwd: Kept alone.
+        available_memory_proportion_bwd: Kept alone.
+        options: Kept alone.
+        options_bwd: Kept alone.
         **kwargs: As of ``keras.layers.LSTM``, without regularisers, constraints, recurrent dropout, backwards, unroll.
 
     Raises:
@@ -132,14 +132,14 @@ class GRU(keras.layers.GRU, _Recurrent):  # type: ignore[misc]
 
     Args:
         units: Width of the state.
-        partials_dtype: Recorded alone.
+        partials_dtype: Kept with the layer, as the following options are; none changes anything.
         seed: Seed of dropout.
         dropout_seed: The same.
         time_major: True for sequences [time, batch, features].
-        available_memory_proportion_fwd: Recorded alone.
-        available_memory_proportion_bwd: Recorded alone.
-        options: Recorded alone.
-        options_bwd: Recorded alone.
+        available_memory_proportion_fwd: Kept alone.
+        available_memory_proportion_bwd: Kept alone.
+        options: Kept alone.
+        options_bwd: Kept alone.
         reset_after: True to apply the reset gate after the product.
         **kwargs: As of ``keras.layers.GRU``, without regularisers, constraints, recurrent dropout, backwards, unroll.
 

@@ -29,15 +29,13 @@ _ALL = 0xFFFFFFFF
 def _moved(doublings: int) -> Words:
     """Checksums moved past ``2**doublings`` bytes of zeros, for each byte of the checksum: u32[4, 256]."""
     if doublings == 0:
-        table = np.arange(256, dtype=np.uint32)
+        table: Words = np.arange(256, dtype=np.uint32)
         for _ in range(8):
-            table = (table >> 1) ^ np.where(table & 1, _POLYNOMIAL, 0).astype(np.uint32)
-        rest = [(np.arange(256, dtype=np.uint32) << (8 * place)) >> 8 for place in (1, 2, 3)]
-        return np.stack([table, *rest]).astype(np.uint32)
-    return _move(
-        _move(np.arange(256, dtype=np.uint32) << np.uint32(8) * np.arange(4, dtype=np.uint32)[:, None], doublings - 1),
-        doublings - 1,
-    )
+            table = (table >> np.uint32(1)) ^ (table & np.uint32(1)) * np.uint32(_POLYNOMIAL)
+        rest = [(np.arange(256, dtype=np.uint32) << np.uint32(8 * place)) >> np.uint32(8) for place in (1, 2, 3)]
+        return np.stack([table, *rest])
+    places = np.uint32(8) * np.arange(4, dtype=np.uint32)[:, None]
+    return _move(_move(np.arange(256, dtype=np.uint32) << places, doublings - 1), doublings - 1)
 
 
 def _move(checksums: Words, doublings: int) -> Words:

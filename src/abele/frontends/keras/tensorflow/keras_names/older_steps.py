@@ -46,7 +46,13 @@ def _newer(model: Any, step: Callable[..., Any], groups: tuple[str | None, ...])
         for variables, values in zip(of, state, strict=True):
             for variable, value in zip(variables, values, strict=True):
                 variable._value = value
+        tracker, seen = getattr(model, "_loss_tracker", None), None
+        if tracker is not None:
+            seen = float(tracker.count)
         result = step(data)
+        if tracker is not None and seen == float(tracker.count) and isinstance(result, dict) and "loss" in result:
+            tracker.reset_state()  # Keras 3 shows the tracker's loss, and Keras 2 the step's.
+            tracker.update_state(result["loss"])
         return result, tuple([v._value for v in variables] for variables in of)
 
     return call

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import h5py
+import h5py  # type: ignore[import-untyped]
 import keras
 
 _WEIGHTS, _MODEL = ".weights.h5", "model.keras"
@@ -83,7 +83,7 @@ def _is_newer(name: str) -> bool:
 
 
 def _file_of_model(filepath: Any) -> str:
-    name = os.fspath(filepath)
+    name = str(os.fspath(filepath))
     if name.endswith(_FILES):
         return name
     Path(name).mkdir(parents=True, exist_ok=True)
