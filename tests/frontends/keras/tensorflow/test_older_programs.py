@@ -1,4 +1,4 @@
-"""What programs of older SDKs import, call and name files."""
+"""Programs of older SDKs: their imports, calls and names of files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modules of older SDKs that programs still import, whose functions say what to call in their place."""
+"""Modules of older SDKs: programs still import them, and their functions say what to call in their place."""
 
 from __future__ import annotations
 

@@ -217,7 +217,7 @@ def _current(scope: Any, variable: Any) -> Any:
 
 
 def _elements(reads: list[DatasetIterator], count: int) -> list[Any]:
-    """What each read gets, trips along the first dimension."""
+    """Elements for each read, trips along the first dimension."""
     found: list[list[Any]] = [[] for _ in reads]
     with jax.ensure_compile_time_eval():  # Values, in the middle of a trace.
         for _ in range(count):

@@ -12,7 +12,7 @@ from abele.frontends.keras.tensorflow.keras_names.optimizers import OPTIMIZERS
 
 
 def _adam_w(weight_decay: Any = 0.004, learning_rate: Any = 0.001, **kwargs: Any) -> Any:
-    """``AdamW``, whose first argument is the decay, which is not multiplied by the rate as in Keras."""
+    """``AdamW`` with the decay as first argument, not multiplied by the rate as it is in Keras."""
     rate = float(learning_rate) if not callable(learning_rate) else None
     if rate is None:
         raise NotImplementedError("AdamW of a schedule: keras.optimizers.AdamW(learning_rate, weight_decay)")

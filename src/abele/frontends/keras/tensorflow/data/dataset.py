@@ -537,7 +537,7 @@ _readers: list[Callable[..., Any]] = []
 
 @contextmanager
 def reads_of(reader: Callable[..., Any]) -> Iterator[None]:
-    """Let reads of iterators be what a function gives, which takes the iterator and a function that reads."""
+    """Let a function of the iterator and of a function that reads it give the elements of iterators."""
     _readers.append(reader)
     try:
         yield

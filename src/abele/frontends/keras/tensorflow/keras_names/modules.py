@@ -183,7 +183,7 @@ _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
     "time_major": (False,),
     "virtual_batch_size": (None,),
 }
-"""Arguments of layers of Keras 2 that Keras 3 lacks, with the values that change nothing."""
+"""Arguments of layers of Keras 2 alone, with the values that change nothing."""
 
 
 def _let_layers_take_older_arguments() -> None:

@@ -17,7 +17,7 @@ _KINDS = {
     "test": ("trainable_variables", "non_trainable_variables", "metrics_variables"),
     "predict": ("trainable_variables", "non_trainable_variables"),
 }
-"""Groups of variables whose values a step takes and gives; None for the optimiser's."""
+"""Groups of variables of each step; None for the optimiser's."""
 
 
 def let_steps_be_of_keras_2() -> None:
@@ -39,7 +39,7 @@ def _making(kind: str, own: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _newer(model: Any, step: Callable[..., Any], groups: tuple[str | None, ...]) -> Callable[..., Any]:
-    """A step that takes and gives the values of variables, by one that changes them."""
+    """A step of Keras 3 by one that changes variables: it takes their values, and gives the new ones."""
 
     def call(state: Any, data: Any) -> Any:
         of = [model.optimizer.variables if name is None else getattr(model, name) for name in groups]

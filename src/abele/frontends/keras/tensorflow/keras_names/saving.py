@@ -65,7 +65,7 @@ def let_names_be_any() -> None:
 
 
 class LoadStatus:
-    """What ``load_weights`` gives in TensorFlow: everything was found, or it raised an error."""
+    """Result of ``load_weights`` in TensorFlow; here all weights were found."""
 
     def expect_partial(self) -> LoadStatus:
         """Itself."""

@@ -96,31 +96,17 @@ for _name in ("uniform_candidate_sampler", "log_uniform_candidate_sampler", "fix
     NN[_name] = RANDOM[_name]
 
 
-def _logits(
-    weights: Any,
-    biases: Any,
-    labels: Any,
-    inputs: Any,
-    num_sampled: int,
-    num_classes: int,
-    num_true: int,
-    sampled_values: Any,
-    remove_accidental_hits: bool,
-    seed: Any,
-) -> tuple[Any, Any]:
+def _logits(table: Any, shift: Any, labels: Any, features: Any, candidates: Any, *, hits: bool) -> tuple[Any, Any]:
     """Logits of true and sampled classes, less the logarithm of expected counts, and their targets."""
-    table = tensor_of(weights) if not isinstance(weights, list | tuple) else jnp.concatenate(list(weights))
-    shift, targets, features = tensor_of(biases), tensor_of(labels).astype(jnp.int32), tensor_of(inputs)
-    found = sampled_values or _log_uniform(targets, num_true, num_sampled, True, num_classes, seed)
-    drawn, true_count, drawn_count = map(tensor_of, found)
-    drawn, true_count, drawn_count = map(jax.lax.stop_gradient, (drawn, true_count, drawn_count))
+    targets = tensor_of(labels).astype(jnp.int32)
+    drawn, true_count, drawn_count = (jax.lax.stop_gradient(tensor_of(part)) for part in candidates)
     true = jnp.einsum("nd,ntd->nt", features, table[targets]) + shift[targets] - jnp.log(true_count)
     sampled = features @ table[drawn].T + shift[drawn] - jnp.log(drawn_count)
-    if remove_accidental_hits:
+    if not hits:
         hit = jnp.any(targets[:, :, None] == drawn[None, None], 1)
         sampled = jnp.where(hit, sampled - jnp.finfo(sampled.dtype).max, sampled)
     logits = jnp.concatenate([true, sampled], 1)
-    share = jnp.concatenate([jnp.full(true.shape, 1 / num_true), jnp.zeros(sampled.shape)], 1)
+    share = jnp.concatenate([jnp.full(true.shape, 1 / true.shape[1]), jnp.zeros(sampled.shape)], 1)
     return logits, share
 
 
@@ -138,20 +124,12 @@ def _loss(of: Callable[[Any, Any], Any], removes: bool) -> Callable[..., Any]:
         seed: Any = None,
         name: str | None = None,
     ) -> Any:
-        return of(
-            *_logits(
-                weights,
-                biases,
-                labels,
-                inputs,
-                num_sampled,
-                num_classes,
-                num_true,
-                sampled_values,
-                remove_accidental_hits,
-                seed,
-            )
-        )
+        found = sampled_values
+        if found is None:
+            found = _log_uniform(labels, num_true, num_sampled, True, num_classes, seed)
+        table = jnp.concatenate(list(weights)) if isinstance(weights, list | tuple) else tensor_of(weights)
+        rows = _logits(table, tensor_of(biases), labels, tensor_of(inputs), found, hits=not remove_accidental_hits)
+        return of(*rows)
 
     return loss
 
