@@ -11,7 +11,7 @@ import pytest
 from keras import layers
 
 from abele.errors import InvalidOptionError
-from abele.frontends.keras.ipu import config
+from abele.frontends.keras.ipu import config, utils
 from abele.frontends.keras.model.data import DroppedDataWarning
 
 RNG = np.random.default_rng(0)
@@ -323,3 +323,24 @@ def test_fit__metric_that_is_a_dict__gives_each_by_its_name(ipus: Ipus) -> None:
     last = made().predict(X[-4:], verbose=0)
     assert found["least"] == pytest.approx([last.min()], rel=1e-5)
     assert found["most"] == pytest.approx([last.max()], rel=1e-5)
+
+
+def test_fit__dropout_on_replicas__has_a_mask_for_each(ipus: Any) -> None:
+    def losses(*, identical: bool) -> list[float]:
+        with ipus(2):
+            utils.reset_ipu_seed(3, experimental_identical_replicas=identical)
+            inputs = keras.Input((16,))
+            model = keras.Model(inputs, keras.layers.Dropout(0.5, seed=1)(inputs))
+        model.set_replication_options("LIST")
+        weights = 2.0 ** -np.arange(16, dtype=np.float32)
+        model.compile("sgd", lambda _, masked: keras.ops.sum(keras.ops.cast(masked > 0, "float32") * weights))
+        ones = np.ones((2, 16), np.float32)
+        history = model.fit(ones, ones, batch_size=1, verbose=0)
+        return list(np.ravel(history.history["loss"]))
+
+    try:
+        first, second = losses(identical=False)
+        assert first != second
+        assert losses(identical=True) == [first, first]
+    finally:
+        utils.reset_ipu_seed(1)
