@@ -51,7 +51,7 @@ def test_loop__long__is_one_of_the_device(tf: Any) -> None:
     np.testing.assert_allclose(weight.numpy(), X[:12].sum(0), rtol=1e-5)
     np.testing.assert_allclose(total, (X[:12].sum(1) * np.arange(12)).sum() * 3, rtol=1e-4)
     np.testing.assert_allclose(last, X[11])
-    np.testing.assert_allclose(outfeed.dequeue()["sum"], X[:12].sum(1), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(outfeed.dequeue()["sum"].numpy(), X[:12].sum(1), rtol=1e-4, atol=1e-6)
     np.testing.assert_array_equal(next(rows), X[12])
 
 

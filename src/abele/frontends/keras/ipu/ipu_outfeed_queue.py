@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from abele.errors import InvalidOptionError
@@ -79,13 +80,13 @@ class IPUOutfeedQueue:
             )
         steps, self._steps = self._steps, []
         if self.mode is IPUOutfeedMode.LAST:
-            return steps[-1] if steps else None
-        return jax.tree.map(lambda *parts: np.stack(parts), *steps) if steps else ()
+            return jax.tree.map(jnp.asarray, steps[-1]) if steps else None
+        return jax.tree.map(lambda *parts: jnp.asarray(np.stack(parts)), *steps) if steps else ()
 
     def __iter__(self) -> Iterator[Any]:
         """The steps that are there, one by one."""
         while self._steps:
-            yield self._steps.pop(0)
+            yield jax.tree.map(jnp.asarray, self._steps.pop(0))
 
 
 ScopedIPUOutfeedQueue = IPUOutfeedQueue
