@@ -21,6 +21,7 @@ Six rules, each of which reads the text alone:
 from __future__ import annotations
 
 import ast
+import functools
 import itertools
 import re
 import sys
@@ -153,6 +154,7 @@ def findings_of(source: str | bytes, path: Path) -> list[Finding]:
     ]
 
 
+@functools.cache
 def _rooms() -> dict[str, list[Path]]:
     """Python files by room: packages of the product, its modules by their names, and the folders beside it."""
     rooms: dict[str, list[Path]] = {}

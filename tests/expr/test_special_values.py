@@ -75,8 +75,13 @@ def _equal(got: Array, wanted: Array, dtype: ElementType, name: str) -> Array:
     return same | (near & np.isfinite(wanted) & (signed | (wanted != 0)))
 
 
+def _operations(*, whole: bool) -> list[Operation]:
+    """All operations, or every third."""
+    return FLOATS if whole else FLOATS[::3]
+
+
 def _run(dtype: ElementType, ways: list[tuple[str, bool]], *, whole: bool) -> tuple[dict[int, list[Array]], Any]:
-    """Every operation in one program; results by way and name."""
+    """Operations in one program; results by way and name."""
     bow = systems.get("bow")
     graph, prog = Graph(replace(bow, ipu=replace(bow.ipu, num_tiles=2), num_ipus=1)), Sequence()
     inputs = {arity: _inputs(dtype, arity, whole=whole) for arity in (1, 2, 3)}
@@ -85,7 +90,7 @@ def _run(dtype: ElementType, ways: list[tuple[str, bool]], *, whole: bool) -> tu
         for arity, arrays in inputs.items()
     }
     outs = {}
-    for op in FLOATS:
+    for op in _operations(whole=whole):
         args = [arg(n) for n in range(op.arity)]
         condition = [args[0] > 0.0] if op.name == "select" else args[:1]
         expression = popops.expr.Expr(apply(op.name, *condition, *args[1:]))
@@ -105,7 +110,7 @@ def _run(dtype: ElementType, ways: list[tuple[str, bool]], *, whole: bool) -> tu
 def _check(dtype: ElementType, ways: list[tuple[str, bool]], *, whole: bool) -> None:
     inputs, found = _run(dtype, ways, whole=whole)
     wrong = []
-    for op in FLOATS:
+    for op in _operations(whole=whole):
         given = inputs[op.arity]
         meanings = _meanings(op, given, dtype)
         for way, results in found.items():
@@ -120,7 +125,7 @@ def _check(dtype: ElementType, ways: list[tuple[str, bool]], *, whole: bool) -> 
     assert not wrong, "\n".join(wrong)
 
 
-def test_operations__special_values_in_f32__are_their_meanings_both_ways() -> None:
+def test_operations__some_with_special_values_in_f32__are_their_meanings_both_ways() -> None:
     _check(f32, [("tiles", False), ("native", False)], whole=False)
 
 

@@ -16,7 +16,7 @@ from support.sweeps import seed
 
 KEPT = Path(__file__).with_name("kept.txt").read_text(encoding="utf-8").splitlines()
 """Recipes of past failures: a signal, another exception, endless loading. One recipe per line."""
-SECONDS = [2.0, pytest.param(10.0, marks=pytest.mark.slow)]
+SECONDS = [1.0, pytest.param(10.0, marks=pytest.mark.slow)]
 """For files drawn by the commit; ``make fuzz`` takes longer."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -64,6 +65,11 @@ def trained(
     return losses, weights
 
 
+@cache
+def trained_on_one(*, dropout: bool) -> tuple[Array, SharedArrays]:
+    return trained(model(pipelined=False, dropout=dropout), Schedule(accumulation=COUNT))
+
+
 def every_step(program: Program) -> Iterator[Program]:
     """Each step once, and what hosts run in its place."""
     seen, waiting = set[Program](), [program]
@@ -101,7 +107,7 @@ def test_training__with_stashes__learns_what_one_ipu_learns(
     pipeline: PipelineSchedule, dropout: bool, threads: int
 ) -> None:
     schedule = Schedule(device_iterations=1, accumulation=COUNT, pipeline=pipeline)
-    losses, weights = trained(model(pipelined=False, dropout=dropout), Schedule(accumulation=COUNT))
+    losses, weights = trained_on_one(dropout=dropout)
     several, spread = trained(model(dropout=dropout), schedule, threads=threads)
     np.testing.assert_allclose(several, losses, rtol=5e-6)
     for name in weights:
