@@ -24,7 +24,7 @@ def test_digits__a_few_epochs__classifies_most_images() -> None:
     assert load("digits").main(epochs=3, count=600) > 0.6
 
 
-@pytest.mark.parametrize(("masters", "automatic"), [(True, False), (False, True)])
+@pytest.mark.parametrize(("masters", "automatic"), [pytest.param(True, False, marks=pytest.mark.slow), (False, True)])
 def test_mixed_precision__with_scaled_losses__learns(masters: bool, automatic: bool) -> None:
     first, last = load("mixed_precision").main(masters=masters, automatic=automatic, runs=6)
     assert last < 0.5 * first

@@ -85,7 +85,7 @@ CUT_DOWN: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], int]] = {
 """Functions that make a demo small, with its remaining epochs."""
 
 
-LONGER = ("graph", "language", "segmentation")
+LONGER = ("graph", "language", "recommender", "segmentation")
 """Demos that are left to the slow tests even so."""
 
 
