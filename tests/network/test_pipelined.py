@@ -159,8 +159,8 @@ def test_tied_weights__of_stages_of_one_ipu__are_summed_by_each_stage() -> None:
 )
 def test_options_of_optimisers__in_a_pipeline__do_what_they_do_on_one_ipu(options: dict[str, object]) -> None:
     schedule = Schedule(device_iterations=2, accumulation=9, outputs=OutputMode.ALL)
-    one, _ = train(mlp([Place()] * 4), schedule, Adam(lr=0.01, **options))
-    several, _ = train(mlp(PIPELINES["four stages"]), schedule, Adam(lr=0.01, **options))
+    one, _ = train(mlp([Place()] * 2), schedule, Adam(lr=0.01, **options))
+    several, _ = train(mlp(PIPELINES["two stages"]), schedule, Adam(lr=0.01, **options))
     np.testing.assert_allclose(several, one, rtol=2e-5, atol=1e-6)
 
 
@@ -235,10 +235,10 @@ def test_stage__that_reads_what_a_later_one_makes__is_refused() -> None:
 def test_stages__on_ipus_of_their_own__work_at_the_same_time() -> None:
     cycles = {}
     for name, places in (("sharded", [Place(n) for n in range(4)]), ("pipelined", PIPELINES["four stages"])):
-        net = mlp(places, batch=256, width=1024)
+        net = mlp(places, batch=128, width=1024)
         compiled = compile_network(
             net,
-            Schedule(accumulation=40),
+            Schedule(accumulation=20),
             groups=[Group(Sgd(lr=0.1), net.parameters)],
             settings=Settings(),
         )

@@ -1,6 +1,6 @@
 """Codelets in the styles of public code load, run, and agree with NumPy, with one thread and with two.
 
-Plain tests take every third file, slow ones all of them.
+Plain tests take every sixth file, slow ones all of them.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ REFUSED: dict[tuple[str, str], tuple[type[AbeleError], str]] = {
     ("supervisor_styles.cpp", "RunAll"): (CodeletError, "'runall' runs on the hardware only"),
 }
 MODULES = (tutorials, libraries, science, learning)
-PLAIN = NAMES[::3]
+PLAIN = NAMES[::6]
 MOST = 2
 """Instances of a template with one oracle that plain tests take; slow ones take every one."""
 
