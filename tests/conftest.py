@@ -16,6 +16,8 @@ from budget import BUDGETS, Ledger, Meter
 from support import sweeps
 from support.examples import load_profile
 
+gc.disable()  # until all tests are collected: imports make no garbage, and a million objects would be looked at again
+
 load_profile()
 
 os.environ.setdefault("ABELE_CHECK_PASSES", "1")  # every form between two passes is checked, in child processes too
@@ -37,6 +39,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Tests are timed in workers, or here where there are none; the sums are made here."""
+    if config.getoption("numprocesses", None):
+        gc.enable()  # Workers collect.
     if name := config.getoption("budget"):
         is_worker = hasattr(config, "workerinput")
         if is_worker or not config.getoption("numprocesses", None):
@@ -93,6 +97,7 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+    gc.enable()
     gc.set_threshold(10_000, 10, 10)
 
 
