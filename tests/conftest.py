@@ -26,8 +26,10 @@ os.environ.setdefault("KERAS_BACKEND", "jax")  # whoever imports Keras first
 os.environ.setdefault("JAX_PLATFORMS", "cpu")  # and lets no driver be looked for
 
 # JAX is the oracle of a thousand small programs that run once: XLA compiles them three times as fast like this.
-os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-os.environ["XLA_FLAGS"] = f"--xla_cpu_use_fusion_emitters=false {os.environ.get('XLA_FLAGS', '')}".strip()
+# Slow runs have it optimise: a deep network's loss moves by 2e-5. Workers inherit what starts them sets.
+if "PYTEST_XDIST_WORKER" not in os.environ and any("not slow" in word for word in sys.argv):
+    os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+    os.environ["XLA_FLAGS"] = f"--xla_cpu_use_fusion_emitters=false {os.environ.get('XLA_FLAGS', '')}".strip()
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
