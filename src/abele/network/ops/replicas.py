@@ -27,13 +27,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from abele.arrays import Array
-from abele.graph import Tensor
+from abele.graph import CrossReplicaCopy, Tensor
 from abele.network.ir import BlockBuilder, NetworkOp, Value
 from abele.network.registry import Gradients, OpRule, RowWise, Types, no_derivative, only, require, rule
 from abele.numerics import bool_, i32
 from abele.poplibs import gcl, popops
 from abele.poplibs.gcl import CommGroup
 from abele.poplibs.popops.expr import Cast, Const, Expr, Op, _1
+from abele.poplibs.poputil.layout import clone
 
 if TYPE_CHECKING:
     from abele.distribution.lowering import Lowering
@@ -113,6 +114,13 @@ def replica_scatter(net: BlockBuilder, value: Value, dim: int, group: CommGroup,
 def replica_exchange(net: BlockBuilder, value: Value, group: CommGroup) -> Value:
     """Row r of the replica of rank p as row p of the replica of rank r, for ``value`` [size of a group, …]."""
     return value if _alone(group) else net.emit_like("replica_exchange", [value], value, **group_attributes(group))
+
+
+def replica_permute(net: BlockBuilder, value: Value, group: CommGroup, sources: Sequence[int]) -> Value:
+    """``value`` of the replica of rank ``sources[r]`` on the replica of rank r: a permutation of the ranks."""
+    if _alone(group):
+        return value
+    return net.emit_like("replica_permute", [value], value, **group_attributes(group), sources=tuple(sources))
 
 
 def replica_rank(net: BlockBuilder, group: CommGroup) -> Value:
@@ -331,6 +339,37 @@ class ReplicaExchange(ReplicaRule):
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """The gradients, sent back."""
         return [replica_exchange(net, only(grads), group_of(op))]
+
+
+@rule("replica_permute")
+class ReplicaPermute(ReplicaRule, RowWise):
+    """Values that change places within a group of replicas."""
+
+    attributes: ClassVar = GROUP_ATTRIBUTES | {"sources": tuple}
+
+    def types(self, op: NetworkOp) -> Types:
+        """Type of the operand."""
+        _check_group(op)
+        sources, size = op.attrs["sources"], op.attrs["size"]
+        require(sorted(sources) == list(range(size)), f"{sources} is no permutation of the ranks below {size}")
+        return [op.inputs[0].type]
+
+    def among(self, op: NetworkOp, group: Sequence[Sequence[Array]], rank: int) -> Array:
+        """The value of the one that sends here."""
+        return group[op.attrs["sources"][rank]][0]
+
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
+        """One copy from each replica to one other."""
+        members = group_of(op).members(to.graph.replicas)
+        senders, value = members[:, op.attrs["sources"]], to[op.inputs[0]]
+        made = clone(to.graph, value, "permuted")
+        onto = dict(zip(senders.ravel().tolist(), members.ravel().tolist(), strict=True))
+        to.prog.add(CrossReplicaCopy(value, made, onto))
+        return made
+
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+        """The gradients, sent back."""
+        return [replica_permute(net, only(grads), group_of(op), np.argsort(op.attrs["sources"]).tolist())]
 
 
 @rule("replica_rank")

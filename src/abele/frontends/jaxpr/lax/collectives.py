@@ -189,22 +189,28 @@ def all_to_all(
 def ppermute(call: PrimitiveCall, *values: Value, axis_name: _Names, perm: Sequence[tuple[int, int]]) -> Any:
     """Values of the replicas that send here; zeros where none does."""
     net, group = call.net, _joined(call, axis_name)
-    sources = np.full(group.size, -1, np.int32)
-    for sender, receiver in perm:
-        sources[receiver] = sender
-    rank = build.replica_rank(net, group)
-    source = build.read_row(net, net.constant(np.maximum(sources, 0), i32), rank)
+    sources = {int(receiver): int(sender) for sender, receiver in perm}
+    is_sent = np.array([rank in sources for rank in range(group.size)])
+    every = _whole_permutation(sources, group.size)
+    rank = None if is_sent.all() else build.replica_rank(net, group)
 
     def one(value: Value) -> Value:
-        everyone = _gathered(net, build.reshape(net, value, (1, *value.shape)), 0, group)
-        found = build.read_row(net, everyone, source)
-        if (sources >= 0).all():
+        found = build.replica_permute(net, value, group, every)
+        if rank is None:
             return found
-        is_sent = build.read_row(net, net.constant(sources >= 0, bool_), rank)
-        mask, zero = build.reshape(net, is_sent, (1,) * value.ndim), build.full(net, 0, (1,) * value.ndim, value.dtype)
+        mask = build.reshape(net, build.read_row(net, net.constant(is_sent, bool_), rank), (1,) * value.ndim)
+        zero = build.full(net, 0, (1,) * value.ndim, value.dtype)
         return build.map_(net, select(arg(2), arg(0), arg(1)), [found, zero, mask], value.dtype)
 
     return _each([one(v) for v in values])
+
+
+def _whole_permutation(sources: Mapping[int, int], size: int) -> list[int]:
+    """Sender of each rank; ranks that none is named for take what is left, their own values where they can."""
+    left = sorted(set(range(size)) - set(sources.values()))
+    own = [r for r in left if r not in sources]
+    others = iter([r for r in left if r in sources])
+    return [sources[r] if r in sources else r if r in own else next(others) for r in range(size)]
 
 
 @primitive("pbroadcast")
