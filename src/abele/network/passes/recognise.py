@@ -17,6 +17,7 @@ from abele.network.recognition import (
     find_functions,
     find_norms,
     find_relu_gradients,
+    find_single_updates,
     find_softmaxes,
     find_turned_products,
 )
@@ -27,6 +28,7 @@ _FOUND: tuple[Callable[[Uses], Iterator[Replacements]], ...] = (
     find_functions,
     find_relu_gradients,
     find_turned_products,
+    find_single_updates,
 )
 
 

@@ -5,6 +5,7 @@ from abele.network.recognition.norms import find_norms
 from abele.network.recognition.products import find_turned_products
 from abele.network.recognition.region import Appender, Emit, Replacements, Uses
 from abele.network.recognition.softmaxes import find_softmaxes
+from abele.network.recognition.updates import find_single_updates
 
 __all__ = [
     "Appender",
@@ -14,6 +15,7 @@ __all__ = [
     "find_functions",
     "find_norms",
     "find_relu_gradients",
+    "find_single_updates",
     "find_softmaxes",
     "find_turned_products",
 ]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal, TypeGuard
 
 from abele.network.ir import Value
 
@@ -26,10 +27,13 @@ class Atom:
     Attributes:
         value: The value, without casts and dims of one index; a name for what the algebra introduces.
         dims: Dims of the tensor along which it varies.
+        kind: What it is: the value; of a value that is one index per row, 1 at that index and 0 elsewhere
+            (``indicator``); of a condition, 1 where it holds and NaN elsewhere (``guard``).
     """
 
     value: Value | str
     dims: frozenset[int]
+    kind: Literal["number", "indicator", "guard"] = "number"
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,10 @@ def power_of(factor: Factor, power: int = 1) -> Polynomial:
 
 
 def added(first: Polynomial, second: Polynomial, scale: float = 1.0) -> Polynomial:
-    """``first + scale · second``; what cancels to rounding is nothing."""
+    """``first + scale · second``; what cancels to rounding is nothing. What one guard makes NaN, the sum is."""
+    guards = guards_of(first) ^ guards_of(second)
+    if guards:
+        first, second = ({times(m, guards): n for m, n in p.items()} for p in (first, second))
     total = dict(first)
     for monomial, number in second.items():
         before = total.get(monomial, 0.0)
@@ -79,11 +86,22 @@ def added(first: Polynomial, second: Polynomial, scale: float = 1.0) -> Polynomi
     return total
 
 
+def guards_of(polynomial: Polynomial) -> Monomial:
+    """Guards of a polynomial: all its monomials have them."""
+    return next((frozenset((f, p) for f, p in m if is_mask(f) and f.kind == "guard") for m in polynomial), ONE)
+
+
+def is_mask(factor: Factor) -> TypeGuard[Atom]:
+    """True for an atom that is its own square."""
+    return isinstance(factor, Atom) and factor.kind != "number"
+
+
 def times(first: Monomial, second: Monomial) -> Monomial:
     """The product of two monomials."""
     powers = dict(first)
     for factor, power in second:
-        powers[factor] = powers.get(factor, 0) + power
+        total = powers.get(factor, 0) + power
+        powers[factor] = min(total, 1) if is_mask(factor) else total
     return frozenset((f, p) for f, p in powers.items() if p)
 
 
@@ -102,6 +120,8 @@ def root(polynomial: Polynomial, power: float) -> Polynomial | None:
     if len(polynomial) != 1:
         return None
     ((monomial, number),) = polynomial.items()
+    if any(is_mask(factor) for factor, _ in monomial):
+        return None
     powers = [(factor, exponent * power) for factor, exponent in monomial]
     if any(p != round(p) for _, p in powers) or number == 0 or (number < 0 and power != round(power)):
         return None

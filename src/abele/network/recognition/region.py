@@ -8,6 +8,7 @@ to be made of the library's ops, and everything between is not needed then.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from abele.arrays import Array
-from abele.expr import derivative, evaluate
+from abele.expr import derivative, evaluate, select
 from abele.expr.nodes import Apply, Cast, Const, Expr, Load
 from abele.network.ir import BlockBuilder, NetworkOp, Shape, Value
 from abele.network.ops import build
@@ -30,12 +31,14 @@ from abele.network.recognition.algebra import (
     atoms_of,
     constant,
     has_sums,
+    is_mask,
     monomial_of,
+    power_of,
     product,
     root,
     times,
 )
-from abele.numerics import f32
+from abele.numerics import f32, i32
 
 FARTHEST = 400
 """Ops that a region has at most."""
@@ -141,6 +144,12 @@ class RowRegion:
         """Dims with more than one index."""
         return frozenset(d for d, n in enumerate(self.shape) if n > 1)
 
+    def numbers(self, net: BlockBuilder) -> Value:
+        """Numbers of the elements of a row, beside rows: i32."""
+        (dim,) = self.dims
+        shape = tuple(n if d == dim else 1 for d, n in enumerate(self.shape))
+        return net.constant(np.arange(self.count, dtype=np.int32).reshape(shape), i32)
+
     def is_row(self, shape: Shape) -> bool:
         """True for the shape of one number per row."""
         return [n for n in shape if n > 1] == [self.shape[d] for d in self.kept]
@@ -178,7 +187,12 @@ class RowRegion:
                 return self.form(first) if _floats(op) else None
             case "reshape" | "expand":
                 fits = self.is_row(first.shape) and (self.is_row(made) or self._beside_rows(first.shape, made))
-                return self.form(first) if fits or made == self.shape == first.shape else None
+                fits |= made == self.shape == first.shape or self._flattens(first.shape, made)
+                return self.form(first) if fits else None
+            case "look_up":
+                return self._picked(op)
+            case "update_rows":
+                return self._scattered(op)
             case "reduce":
                 form = self.form(first) if self.reduces(op) else None
                 return None if form is None else self.row_sum(form, op.attrs["scale"])
@@ -196,6 +210,9 @@ class RowRegion:
         made = op.output.shape
         if made != self.shape and not self.is_row(made):
             return None
+        guarded = self._guarded(op)
+        if guarded is not None:
+            return guarded
         operands: list[Polynomial | None] = []
         for value in op.inputs:
             if value in self.inside:
@@ -209,6 +226,8 @@ class RowRegion:
     def outside(self, value: Value, made: Shape) -> Polynomial | None:
         """An operand from outside of the region, read by an op that makes a shape: an atom, or a product with one that
         does not vary along all dims."""
+        if value in self._samples and (self._samples[value] == self._samples[value][0]).all():
+            return constant(float(self._samples[value][0]))
         if not value.dtype.is_float:
             return None
         number = self.uses.number(value)
@@ -232,6 +251,11 @@ class RowRegion:
         if maker is not None and self.reduces(maker):
             inner = self.outside(maker.inputs[0], self.shape)
             found = None if inner is None else self.row_sum(inner, maker.attrs["scale"])
+        elif maker is not None and maker.kind in ("look_up", "update_rows"):
+            picked = self._picked(maker) if maker.kind == "look_up" else self._scattered(maker)
+            return atom(value, dims) if picked is None else picked
+        elif maker is not None and maker.kind == "map" and (guarded := self._guarded(maker)) is not None:
+            return guarded
         elif maker is not None and maker.kind == "map" and self._is_taken_apart(maker, dims):
             parts = [self.outside(v, maker.output.shape) for v in maker.inputs]
             found = self.expression(maker.attrs["expr"], parts)
@@ -240,7 +264,10 @@ class RowRegion:
     def _is_taken_apart(self, op: NetworkOp, dims: frozenset[int]) -> bool:
         """True for signs and factors, and for products with what is known or does not vary along all dims."""
         expression, full = op.attrs["expr"], op.output.shape == self.shape
-        if not isinstance(expression, Apply) or expression.op not in ("neg", "mul") or len(op.inputs) > 2:
+        if not isinstance(expression, Apply) or len(op.inputs) > 2:
+            return False
+        adds_nothing = expression.op == "add" and Const(0.0) in expression.args
+        if expression.op not in ("neg", "mul") and not adds_nothing:
             return False
         if len(op.inputs) == 1:
             return full or (dims == frozenset(self.kept) and self.is_row(op.output.shape))
@@ -255,9 +282,126 @@ class RowRegion:
             if maker is None or maker.kind not in ("cast", "reshape", "expand"):
                 return value
             before = maker.inputs[0]
-            if not before.dtype.is_float or [n for n in before.shape if n > 1] != [n for n in value.shape if n > 1]:
+            same = [n for n in before.shape if n > 1] == [n for n in value.shape if n > 1]
+            flat = self._flattens(before.shape, value.shape) or self._flattens(value.shape, before.shape)
+            if not before.dtype.is_float or not (same or (maker.kind == "reshape" and flat)):
                 return value
             value = before
+
+    # --- one element of each row --------------------------------------------------------------------------------------
+
+    @property
+    def _table(self) -> Shape:
+        """Shape of the full tensor where elements of its rows are looked up; () where rows are no last dimension."""
+        last = len(self.shape) - 1
+        return (math.prod(self.shape[:-1]), self.shape[-1], 1) if self.dims == {last} else ()
+
+    def _flattens(self, before: Shape, made: Shape) -> bool:
+        """True for the full tensor as a table, and for row values as one dim and back."""
+        if not self._table:
+            return False
+        flat = [self._table[0]]
+        squeezed = [[n for n in shape if n > 1] for shape in (before, made)]
+        as_row = (self.is_row(before) and squeezed[1] == flat) or (squeezed[0] == flat and self.is_row(made))
+        return as_row or (before == self.shape and made == self._table)
+
+    def picks(self, table: Value, index: Value) -> bool:
+        """True for the full tensor as a table, and one index for each of its rows."""
+        return bool(self._table) and table.shape == self._table and index.shape == (self._table[0], 1)
+
+    def _indicator(self, index: Value) -> Atom | None:
+        """The atom that is 1 at one index of each row."""
+        fits = bool(self._table) and index.shape == (self._table[0], 1)
+        return Atom(index, self.all_dims, "indicator") if fits else None
+
+    def _picked(self, op: NetworkOp) -> Polynomial | None:
+        """One element of each row, as the sum of products with an indicator."""
+        table, index = op.inputs
+        shown = self._stripped(table)
+        indicator = self._indicator(index)
+        if indicator is None or table.shape != self._table or shown.shape != self.shape:
+            return None
+        form = self.form(shown) if shown in self.inside or shown in self.known else None
+        picked = None if form is None else product(form, power_of(indicator))
+        total = None if picked is None else self.row_sum(picked)
+        return self._in_range(total, indicator) if total is not None and self._is_always_in_range(index) else total
+
+    def _scattered(self, op: NetworkOp) -> Polynomial | None:
+        """Zeros with a number for each row added at one index, as its product with an indicator."""
+        table, rows, index = op.inputs
+        indicator = self._indicator(index)
+        fits = indicator is not None and table.shape == self._table and op.attrs["operation"] == "add"
+        if not fits or indicator is None or self.uses.number(table) != 0:
+            return None
+        number, shown = self.uses.number(rows), self._stripped(rows)
+        if number is not None:
+            return {monomial_of((indicator, 1)): number} if number else {}
+        if not shown.dtype.is_float or shown.size != self._table[0]:
+            return None
+        by = self.form(shown) if shown in self.inside else self._atom(shown, frozenset(self.kept))
+        return None if by is None else product(by, power_of(indicator))
+
+    def _guarded(self, op: NetworkOp) -> Polynomial | None:
+        """What was picked of rows where a condition holds, else NaN."""
+        match op.attrs["expr"]:
+            case Apply(op="select", operands=(Load(operand=test), Load(operand=shown), Const(value=other))):
+                if not np.isnan(other) or not self.is_row(op.output.shape):
+                    return None
+            case _:
+                return None
+        source = self.uses.maker.get(self._stripped(op.inputs[shown]))
+        form = None if source is None or source.kind != "look_up" else self._picked(source)
+        condition = op.inputs[test]
+        if form is None or source is None or condition.size != self._table[0]:
+            return None
+        indicator = self._indicator(source.inputs[1])
+        assert indicator is not None
+        guarded = product(form, power_of(Atom(condition, frozenset(self.kept), "guard")))
+        return None if guarded is None else self._in_range(guarded, indicator, condition)
+
+    def _in_range(self, form: Polynomial, indicator: Atom, condition: Value | None = None) -> Polynomial:
+        """A form in which an indicator sums to one, where the index is in range, or else the condition fails."""
+        if condition is not None and not self._holds_in_range(condition, indicator):
+            return form
+        one = RowSum(monomial_of((indicator, 1)))
+        made: Polynomial = {}
+        for monomial, number in form.items():
+            made = added(made, {frozenset((f, p) for f, p in monomial if f != one): number})
+        return made
+
+    def _written_of(self, value: Value) -> tuple[Expr, Value]:
+        """A whole number, or a condition on one, as an expression of what it is made of."""
+        maker = self.uses.maker.get(value)
+        while maker is not None and maker.kind == "reshape":
+            value, maker = maker.inputs[0], self.uses.maker.get(maker.inputs[0])
+        if maker is None or maker.kind != "map" or len(maker.inputs) != 1:
+            return derivative.arg(0), value
+        base = maker.inputs[0]
+        while (behind := self.uses.maker.get(base)) is not None and behind.kind == "reshape":
+            base = behind.inputs[0]
+        return maker.attrs["expr"], base
+
+    def _sampled(self, expression: Expr) -> Array:
+        """An expression of whole numbers, at those about the ends of a row and far beyond."""
+        near = [k * self.count + d for k in range(-3, 4) for d in range(-2, 3)]
+        given = np.array([*near, -(2**31), 2**31 - 1], np.int32)
+        with np.errstate(all="ignore"):
+            return np.broadcast_to(np.asarray(evaluate(expression, [given])), given.shape)
+
+    def _is_always_in_range(self, index: Value) -> bool:
+        made = self._sampled(self._written_of(index)[0])
+        return bool(((made >= 0) & (made < self.count)).all())
+
+    def _holds_in_range(self, condition: Value, indicator: Atom) -> bool:
+        """True for a condition that holds just where an index is one of the row's."""
+        assert isinstance(indicator.value, Value)
+        (test, of), (number, base) = self._written_of(condition), self._written_of(indicator.value)
+        if of is not base:
+            return False
+        made = self._sampled(number)
+        return bool((self._sampled(test) == ((made >= 0) & (made < self.count))).all())
+
+    # --- expressions --------------------------------------------------------------------------------------------------
 
     def expression(self, expression: Expr, operands: Sequence[Polynomial | None]) -> Polynomial | None:
         """An expression of operands with normal forms."""
@@ -314,6 +458,8 @@ class RowRegion:
                         return atom(other.value, other.dims)
             case "exp":
                 return self._exponential(first)
+            case "select" if set(first) <= {ONE}:
+                return args[1] if first else args[2]
         return None
 
     def _exponential(self, form: Polynomial) -> Polynomial | None:
@@ -469,10 +615,13 @@ class Appender:
         row = dims is None and like.shape != rows.shape
         for factor in sorted(atoms_of(form), key=str):
             value = special(factor.value) if isinstance(factor.value, str) else self.values[factor.value]
-            wanted = tuple(n if d in factor.dims else 1 for d, n in enumerate(rows.shape))
-            value = build.reshape(net, value, wanted)
+            varies = frozenset(rows.kept) if factor.kind == "indicator" else factor.dims
+            wanted = tuple(n if d in varies else 1 for d, n in enumerate(rows.shape))
             places[factor] = derivative.arg(len(operands))
-            operands.append(value)
+            operands.append(build.reshape(net, value, wanted))
+            if factor.kind == "indicator":
+                places[factor] = derivative.arg(len(operands)).eq(places[factor])
+                operands.append(rows.numbers(net))
         total: Expr | None = None
         for monomial, number in form.items():
             term = _term(monomial, number, places)
@@ -485,7 +634,7 @@ class Appender:
         if total == derivative.arg(0):
             made = build.cast(net, operands[0], like.dtype)
         else:
-            wide = [build.cast(net, v, f32) if v.dtype != like.dtype else v for v in operands]
+            wide = [build.cast(net, v, f32) if v.dtype.is_float and v.dtype != like.dtype else v for v in operands]
             made = build.map_(net, total, wide, like.dtype)
         made = build.expand(net, made, shape)
         return made if dims is not None else build.reshape(net, made, like.shape)
@@ -493,7 +642,10 @@ class Appender:
 
 def _term(monomial: Monomial, number: float, places: dict[Atom, Expr]) -> Expr:
     above, below = list[Expr](), list[Expr]()
+    masks = [f for f, _ in sorted(monomial, key=str) if is_mask(f)]
     for factor, power in sorted(monomial, key=str):
+        if is_mask(factor):
+            continue
         assert isinstance(factor, Atom)
         (above if power > 0 else below).extend([places[factor]] * abs(power))
     term: Expr | None = None
@@ -507,6 +659,8 @@ def _term(monomial: Monomial, number: float, places: dict[Atom, Expr]) -> Expr:
         term = Const(number) * term
     for part in below:
         term = term / part
+    for mask in masks:
+        term = select(places[mask], term, 0.0 if mask.kind == "indicator" else math.nan)
     return term
 
 

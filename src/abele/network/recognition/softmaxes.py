@@ -12,11 +12,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from abele.expr import apply, derivative, select
 from abele.expr.nodes import Apply, Load
 from abele.network.ir import NetworkOp, Value
 from abele.network.ops import build
 from abele.network.recognition.algebra import (
     Atom,
+    Factor,
     Polynomial,
     RowSum,
     added,
@@ -24,11 +26,14 @@ from abele.network.recognition.algebra import (
     atoms_of,
     divided,
     exponent,
+    is_mask,
     monomial_of,
     power_of,
     product,
 )
 from abele.network.recognition.region import Appender, Replacements, RowRegion, Uses, is_plain
+
+_X, _Y, _Z = (derivative.arg(n) for n in range(3))
 
 
 def find_softmaxes(uses: Uses) -> Iterator[Replacements]:
@@ -63,11 +68,15 @@ class _Softmax:
         rows: Its region.
         x: The scores.
         seeds: Exponentials, and what they are of.
+        picks: Indicators of the elements of z that are picked, by names of atoms for them.
+        by_logarithm: True where z is made, of which y is then a map.
     """
 
     rows: RowRegion
     x: Value
     seeds: list[Value]
+    picks: dict[str, Atom] = field(default_factory=dict)
+    by_logarithm: bool = False
     y: Atom = field(init=False)
     z: Atom = field(init=False)
     s: Atom = field(init=False)
@@ -124,6 +133,7 @@ class _Softmax:
             if seed is not powers:
                 rows.known[seed] = logarithm
         rows.one, rows.logarithms = self.y, {self.s: self.log_s, self.y: self.z}
+        rows.positive = power_of(self.s)
 
     def plan(self) -> Replacements | None:
         """Replacements of its values; None where the exponentials or their sum are needed themselves."""
@@ -139,14 +149,17 @@ class _Softmax:
             return not all(f in own or not f.dims & rows.dims for f in atoms_of(form)) or len(form) > 4
 
         rows.grow(self.seeds, is_forward)
-        if not results:
-            return None
         rows.known |= {v: atom(a.value, a.dims) for a, v in results.items()}
         made = set(results.values())
         cuts: dict[Value, tuple[str, Polynomial, Polynomial]] = {}
+        picked: dict[Value, Polynomial] = {}
 
         def ends(value: Value, form: Polynomial) -> bool:
             if value in made:
+                return True
+            if rows.is_row(value.shape) and self._is_made(value, form):
+                # What is made of a picked element is no part of the softmax.
+                picked[value], rows.known[value] = form, atom(value, rows.kept)
                 return True
             found = self._gradient(form) if value.shape == rows.shape else None
             if found is not None:
@@ -164,18 +177,69 @@ class _Softmax:
             elif value in self.seeds:
                 return None
             else:
-                form = rows.form(value)
-                op = uses.maker[value]
+                form, op = picked.get(value, rows.form(value)), uses.maker[value]
                 if form is not None and atoms_of(form) <= {self.y, self.z} and is_plain(form, 1):
                     plan.instead[value] = lambda to, value=value, form=form: to.polynomial(  # type: ignore[misc]
+                        rows, form, value, lambda name: self._special(to, name)
+                    )
+                    continue
+                if form is not None and self._is_made(value, form):
+                    plan.instead[value] = lambda to, value=value, form=self._with_picks(form): to.polynomial(  # type: ignore[misc]
                         rows, form, value, lambda name: self._special(to, name)
                     )
                     continue
                 if self.rows.reduces(op):
                     return None
                 needed.extend(v for v in op.inputs if (v in rows.inside or v in made) and v not in needed)
-        self.both = self.z in results
-        return plan
+        for value in made:
+            self._pick_of(plan, value)
+        return plan if plan.instead else None
+
+    def _pick_of(self, plan: Replacements, value: Value) -> None:
+        """Replace look-ups of one element of each row of a result by sums over rows."""
+        uses, rows = self.rows.uses, self.rows
+        for table in (op.output for op in uses.readers.get(value, ()) if op.kind == "reshape"):
+            for op in uses.readers.get(table, ()):
+                if op.kind == "look_up" and rows.picks(table, op.inputs[1]):
+                    index = op.inputs[1]
+                    plan.instead[op.output] = lambda to, index=index, op=op: build.reshape(  # type: ignore[misc]
+                        to.net, self._picked(to, to.values[value], to.values[index]), op.output.shape
+                    )
+
+    def _picked(self, to: Appender, full: Value, index: Value) -> Value:
+        """One element of each row, by number; zero for a number that is none of one."""
+        net, rows = to.net, self.rows
+        (dim,) = rows.dims
+        beside = build.reshape(net, index, [1 if d == dim else n for d, n in enumerate(rows.shape)])
+        hits = build.map_(net, select(_X.eq(_Y), _Z, 0.0), [rows.numbers(net), beside, full], full.dtype)
+        return build.reduce(net, hits, [dim], "add", keep=True)
+
+    def _with_picks(self, form: Polynomial) -> Polynomial:
+        """A form with an atom for each sum of products of an indicator and z; other sums stay."""
+        made: Polynomial = {}
+        for monomial, number in form.items():
+            factors = dict[Factor, int]()
+            for factor, power in monomial:
+                masks = [f for f, _ in factor.of if is_mask(f)] if isinstance(factor, RowSum) else []
+                if len(masks) == 1 and factor == RowSum(monomial_of((masks[0], 1), (self.z, 1))):
+                    name = f"picked {masks[0].value}"
+                    self.picks[name] = masks[0]
+                    factor = Atom(name, frozenset(self.rows.kept))
+                factors[factor] = power
+            made = added(made, {frozenset(factors.items()): number})
+        return made
+
+    def _is_made(self, value: Value, form: Polynomial) -> bool:
+        """True for a form with picks or indicators that softmax and logarithm, and values from outside, give at once."""
+        form = self._with_picks(form)
+        atoms = atoms_of(form)
+        picks = any(a.value in self.picks for a in atoms)
+        varies = frozenset().union(*(a.dims for a in atoms))
+        fits = is_plain(form, 3) and not {self.s, self.log_s} & atoms
+        fits &= value.shape == self.rows.shape or varies <= {*self.rows.kept}
+        fits &= picks or any(map(is_mask, atoms))
+        self.by_logarithm |= fits and (picks or self.z in atoms)
+        return fits
 
     def _gradient(self, form: Polynomial) -> tuple[str, Polynomial, Polynomial] | None:
         """Kind of the gradient in a form, the gradient that it is for, and the form with it taken out."""
@@ -224,10 +288,17 @@ class _Softmax:
         return to.once((self.x, self.rows.dims, kind), make)[0]
 
     def _special(self, to: Appender, name: str) -> Value:
+        if name in self.picks:
+            index = self.picks[name].value
+            assert isinstance(index, Value)
+            return self._picked(to, self._special(to, "z"), to.values[index])
+        if name == "y" and self.by_logarithm:
+            z = self._special(to, "z")
+            return build.map_(to.net, apply("exp", _X), [z])
         return self._back(to, self._made(to, self.y if name == "y" else self.z))
 
     def _result(self, to: Appender, value: Value, which: Atom) -> Value:
-        return build.cast(to.net, self._back(to, self._made(to, which)), value.dtype)
+        return build.cast(to.net, self._special(to, "z" if which == self.z else "y"), value.dtype)
 
     def _by_x(self, to: Appender, value: Value, kind: str, gradient: Polynomial, rest: Polynomial) -> Value:
         """The gradient of what enters, and the rest of a sum that it is part of."""
