@@ -104,6 +104,22 @@ def _signed(net: BlockBuilder, index: Value) -> Value:
     return build.cast(net, index, i32) if known is None else net.constant(known, i32)
 
 
+def _counted(
+    net: BlockBuilder, array: Value, parts: Mapping[int, Value], batching: Sequence[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    """Dimensions of the array whose starts count up with one of the indices, as in ``x[arange(n), i]``, with that."""
+    made = list[tuple[int, int]]()
+    for dim, part in parts.items():
+        known, extent = net.contents(part), array.shape[dim]
+        for other in range(part.ndim) if known is not None and extent > 1 else ():
+            shape = [extent if d == other else 1 for d in range(part.ndim)]
+            free = part.shape[other] == extent and other not in {d for _, d in (*batching, *made)}
+            if free and (known == np.arange(extent).reshape(shape)).all():
+                made.append((dim, other))
+                break
+    return made
+
+
 @dataclass(frozen=True)
 class Indexing:
     """Starts of windows of an array, and the numbers of what is in them.
@@ -141,6 +157,7 @@ class Indexing:
         sizes: Sequence[int],
         starting: Sequence[int],
         batching: Sequence[tuple[int, int]],
+        collapsed: Sequence[int],
         clips: bool,
     ) -> Indexing:
         """The windows that dimension numbers describe.
@@ -152,16 +169,23 @@ class Indexing:
             sizes: Extent of a window along each dimension of the array.
             starting: The dimension of the array of each start.
             batching: Dimensions of the array and of the indices that go together.
+            collapsed: Dimensions of the array that windows do not have.
             clips: True to move windows inside; else those that are not are left out.
         """
+        parts = dict(zip(starting, _components(net, indices), strict=True))
+        if math.prod(sizes) == 1:
+            counted = _counted(net, array, {d: v for d, v in parts.items() if d in collapsed}, batching)
+            if len(batching) + len(counted) == indices.ndim - 1:
+                batching = [*batching, *counted]
+                parts = {d: v for d, v in parts.items() if d not in dict(counted)}
         paired = [d for _, d in batching]
         lead = (*paired, *(d for d in range(indices.ndim - 1) if d not in paired))
         starts: dict[int, tuple[Expr, Value]] = {}
-        for dim, part in zip(starting, _components(net, indices), strict=True):
+        for dim, part in parts.items():
             expression, base = _written_out(net, part)
             starts[dim] = expression, build.permute(net, base, lead)
         batch = tuple(d for d, _ in batching)
-        points = tuple(d for d in sorted(starting) if sizes[d] < array.shape[d])
+        points = tuple(d for d in sorted(parts) if sizes[d] < array.shape[d])
         columns = tuple(d for d in range(array.ndim) if d not in (*batch, *points))
         counts = tuple(indices.shape[d] for d in lead)
         return Indexing(
@@ -396,6 +420,7 @@ def gather(
         sizes=(*slice_sizes, *array.shape[rank:]),
         starting=numbers.start_index_map,
         batching=batching,
+        collapsed=numbers.collapsed_slice_dims,
         clips=mode.name != "FILL_OR_DROP",
     )
     own = iter(d for d in range(rank) if d not in (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims))
@@ -530,6 +555,7 @@ def _of_scatter(call: PrimitiveCall, array: Value, indices: Value) -> tuple[Inde
         sizes=(*sizes, *array.shape[rank:]),
         starting=numbers.scatter_dims_to_operand_dims,
         batching=list(zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True)),
+        collapsed=numbers.inserted_window_dims,
         clips=call.params["mode"].name == "CLIP",
     )
     return found, labels
