@@ -1,12 +1,14 @@
 """State that a network changes element by element: the new contents are written where the old ones are.
 
 A training step that a user wrote ends in maps such as ``w − lr · g``. Where the map is the last to read ``w``, it
-writes its result onto it: nothing is copied back, and the gradient is made where the weight lies. State that anything
+writes its result onto it: nothing is copied back, and the gradient is made where the weight lies. So do updates of
+rows. State that anything
 reads later, be it through a view, is copied to when all have read it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from abele.network.ir import Network, NetworkOp, Value
@@ -41,8 +43,9 @@ def changed_in_place(net: Network) -> dict[Value, StateChange]:
     found: dict[Value, StateChange] = {}
     for state, new in net.updates.items():
         maker = made_by.get(new)
-        fits = maker is not None and maker.kind == "map" and new.type == state.type and new.place == state.place
-        if maker is None or not fits or state in net.accumulators or state not in maker.inputs or new in found:
+        changes = maker is not None and state in _changed_by(maker)
+        fits = changes and new.type == state.type and new.place == state.place
+        if maker is None or not fits or state in net.accumulators or new in found:
             continue
         shown = _shown(state, readers)
         others = [op for value in shown for op in readers.get(value, ()) if op is not maker]
@@ -50,6 +53,11 @@ def changed_in_place(net: Network) -> dict[Value, StateChange]:
         if alone and all(place[op] < place[maker] for op in others):
             found[new] = StateChange(state, frozenset(shown))
     return found
+
+
+def _changed_by(op: NetworkOp) -> Sequence[Value]:
+    """Operands onto which an op can write its result."""
+    return op.inputs if op.kind == "map" else op.inputs[:1] if op.kind == "update_rows" else ()
 
 
 def _shown(state: Value, readers: dict[Value, list[NetworkOp]]) -> set[Value]:

@@ -406,11 +406,28 @@ class UpdateRows(OpRule):
         return _updated(np.array(table), rows, index, _NUMPY[op.attrs["operation"]])
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
-        """A copy of the table as the plan for its updates spreads it, and one multi-update."""
+        """One multi-update: of the state that the table is, or of a copy as the plan for its updates spreads it."""
         table, rows, index = op.inputs
-        if op.attrs["operation"] == "set" and rows.size * rows.dtype.bytes > LARGEST_ROWS * math.prod(rows.shape[:-2]):
-            return _set_by_number(to, table, rows, index)
+        state = to.given(op.output) if op.output in to.changed else None
         operation = {"set": "none"}.get(op.attrs["operation"], op.attrs["operation"])
+        by_number = operation == "none" and rows.size * rows.dtype.bytes > LARGEST_ROWS * math.prod(rows.shape[:-2])
+        if state is not None and not by_number:
+            plan = _plan_as_stored(to, table.shape, rows, state, usedForSlice=False, operationForUpdate=operation)
+            if is_stored_for(_grouped(state, 2), plan):
+                _update(to, state, _rows(to, rows), index=index, operation=operation, plan=plan)
+                return state
+        if by_number:
+            made = _set_by_number(to, table, rows, index)
+        else:
+            made = self._copied(to, op, operation)
+        if state is None:
+            return made
+        to.prog.add(Copy(made, state, name="table"))
+        return state
+
+    @staticmethod
+    def _copied(to: Lowering, op: NetworkOp, operation: str) -> Tensor:
+        table, rows, index = op.inputs
         given = _rows(to, rows)
         plan = _plan_as_stored(to, table.shape, rows, given, usedForSlice=False, operationForUpdate=operation)
         made, number = _new_table(to, table.shape, table.dtype, plan, "table"), to.number(table)

@@ -26,6 +26,7 @@ from abele.network.passes.place import AssignPlaces
 from abele.network.passes.recompute import Recompute
 from abele.network.passes.recompute_stages import RecomputeStages
 from abele.network.passes.share_convolutions import ShareConvolutions
+from abele.network.passes.sparse_updates import SparseUpdates
 from abele.network.passes.spread import InsertTransfers
 from abele.network.passes.stages import AssignStages
 
@@ -53,6 +54,7 @@ __all__ = [
     "Recompute",
     "RecomputeStages",
     "ShareConvolutions",
+    "SparseUpdates",
     "Watch",
     "check_passes",
     "checked_passes",

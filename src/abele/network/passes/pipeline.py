@@ -36,6 +36,7 @@ from abele.network.passes.recompute import CHEAP, Recompute
 from abele.network.passes.recompute_stages import RecomputeStages
 from abele.network.passes.share_convolutions import ShareConvolutions
 from abele.network.passes.skip_hidden import BlockChooser, SkipHidden
+from abele.network.passes.sparse_updates import SparseUpdates
 from abele.network.passes.spread import InsertTransfers
 from abele.network.passes.stages import AssignStages
 from abele.network.schedule import GRADIENT, PipelineSchedule, Schedule
@@ -159,7 +160,7 @@ def inference_pipeline(blocks: BlockChooser | None = None, *, fuse_maps: bool = 
         blocks: As of :func:`training_pipeline`.
         fuse_maps: True to compute chains of element-wise ops at once.
     """
-    fused = (FuseMaps(), JoinViews(), CommonSubexpressions(), DeadCode()) if fuse_maps else ()
+    fused = (FuseMaps(), JoinViews(), CommonSubexpressions(), SparseUpdates(), DeadCode()) if fuse_maps else ()
     placing = (Outline(), JoinCasts(), AssignPlaces(), AssignStages(), Follow(), InsertTransfers())
     return Pipeline((*_simplifying(differentiated=False), *in_blocks(blocks), *fused, *placing))
 
