@@ -15,5 +15,6 @@ from abele.frontends.jaxpr.lax import (  # noqa: F401
     reductions,
     shapes,
     sorting,
+    sparse,
     windows,
 )
