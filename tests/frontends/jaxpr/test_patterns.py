@@ -7,6 +7,7 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -105,6 +106,59 @@ def test_log_softmax__with_gradient__is_one_op_each(axis):
 
 def test_softmax__of_half_precision__is_one_op():
     assert "softmax" in recognised(lambda x: jax.nn.softmax(x), normal(4, 8, dtype=jnp.float16), rtol=2e-3, atol=2e-3)
+
+
+# --- cross entropy of labels ------------------------------------------------------------------------------------------
+
+
+def of_logits(x, labels):
+    return optax.softmax_cross_entropy_with_integer_labels(x, labels).mean()
+
+
+def taken(x, labels):
+    return -jnp.take_along_axis(jax.nn.log_softmax(x), labels[..., None], -1).mean()
+
+
+def by_numbers(x, labels):
+    return -jax.nn.log_softmax(x.reshape(-1, 7))[jnp.arange(labels.size), labels.ravel()].mean()
+
+
+def focal(x, labels):
+    entropy = optax.softmax_cross_entropy_with_integer_labels(x, labels)
+    return (jnp.square(1 - jnp.exp(-entropy)) * entropy).sum()
+
+
+def masked(x, labels):
+    entropy = optax.softmax_cross_entropy_with_integer_labels(x, labels)
+    return jnp.where(labels > 0, entropy, 0.0).sum()
+
+
+def of_one_hot(x, labels):
+    return -(jax.nn.one_hot(labels, 7) * jax.nn.log_softmax(x)).sum()
+
+
+ENTROPIES = (of_logits, taken, by_numbers, focal, masked, of_one_hot)
+LABELS = jnp.asarray([[3, 0, 6], [-1, 2, 2]])
+
+
+@pytest.mark.parametrize("fn", ENTROPIES, ids=lambda f: f.__name__)
+def test_cross_entropy__of_labels__is_a_log_softmax_that_is_picked_from(fn):
+    kinds = recognised(jax.value_and_grad(fn), normal(2, 3, 7), LABELS)
+    assert "log_softmax" in kinds
+    assert not {"look_up", "update_rows", "add_rows"} & kinds
+
+
+@pytest.mark.parametrize("fn", [of_logits, masked], ids=lambda f: f.__name__)
+def test_cross_entropy__of_labels_out_of_range__is_as_jax_has_it(fn):
+    x, labels = normal(2, 3, 7).at[:, :, 1].set(-jnp.inf), LABELS.at[0, 0].set(-100)
+    assert "log_softmax" in recognised(fn, x, labels)
+
+
+def test_cross_entropy__whose_normaliser_is_needed__stays():
+    def with_normaliser(x, labels):
+        return of_logits(x, labels) + 1e-2 * jnp.square(jax.nn.logsumexp(x, -1)).sum()
+
+    assert "log_softmax" not in recognised(jax.value_and_grad(with_normaliser), normal(2, 3, 7), LABELS)
 
 
 # --- norms ------------------------------------------------------------------------------------------------------------

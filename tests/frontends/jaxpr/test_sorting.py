@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from frontends.jaxpr.jaxpr_kit import check, mostly_slow
+from frontends.jaxpr.jaxpr_kit import captured, check, mostly_slow
 
 DTYPES = [np.float32, np.float16, jnp.bfloat16, np.int32, np.int16, np.int8, np.uint32, np.uint8, np.bool_]
 NAMES = [np.dtype(t).name for t in DTYPES]
@@ -107,3 +107,25 @@ USERS = {
 def test_functions_of_jax_numpy_that_order(name):
     x = np.random.default_rng(3).normal(size=(3, 8)).astype("f4") * 2
     check(USERS[name], x)
+
+
+@pytest.mark.parametrize("method", mostly_slow(["scan", "scan_unrolled", "sort", "compare_all"], "scan"))
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_searchsorted__by_any_method__is_the_librarys_search(method, side):
+    inf, nan = np.inf, np.nan
+    row = np.array([-inf, -0.0, 0.0, 1, 2, 2, 3, inf, nan, nan], "f4")
+    values = np.array([[2, nan, inf, -inf], [0.0, -0.0, 7, 1.5]], "f4")
+
+    def fn(row, values):
+        return jnp.searchsorted(row, values, side=side, method=method)
+
+    check(fn, row, values)
+    assert "search" in {op.kind for op in captured(fn, row, values)[0].network.ops}
+
+
+def test_searchsorted__of_a_users_own__is_read_as_it_is():
+    @jax.jit
+    def searchsorted(row, values):
+        return jnp.zeros(values.shape, jnp.int32) + row.size
+
+    check(searchsorted, np.arange(3.0, dtype="f4"), np.arange(4.0, dtype="f4"))

@@ -416,10 +416,7 @@ class UpdateRows(OpRule):
             if is_stored_for(_grouped(state, 2), plan):
                 _update(to, state, _rows(to, rows), index=index, operation=operation, plan=plan)
                 return state
-        if by_number:
-            made = _set_by_number(to, table, rows, index)
-        else:
-            made = self._copied(to, op, operation)
+        made = _set_by_number(to, table, rows, index) if by_number else self._copied(to, op, operation)
         if state is None:
             return made
         to.prog.add(Copy(made, state, name="table"))

@@ -356,7 +356,7 @@ class ReplicaPermute(ReplicaRule, RowWise):
 
     def among(self, op: NetworkOp, group: Sequence[Sequence[Array]], rank: int) -> Array:
         """The value of the one that sends here."""
-        return group[op.attrs["sources"][rank]][0]
+        return np.asarray(group[op.attrs["sources"][rank]][0])
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One copy from each replica to one other."""

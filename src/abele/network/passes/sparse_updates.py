@@ -70,9 +70,9 @@ class _Step:
 def _found(net: Network) -> dict[NetworkOp, _Step]:
     """Steps of tables, by the ops that make their new contents."""
     made_by, readers = net.made_by(), dict[Value, list[NetworkOp]]()
-    for op in net.ops:
-        for value in dict.fromkeys(op.inputs):
-            readers.setdefault(value, []).append(op)
+    for reader in net.ops:
+        for value in dict.fromkeys(reader.inputs):
+            readers.setdefault(value, []).append(reader)
     leaves, found = list(net.leaves), dict[NetworkOp, _Step]()
     for table, new in net.updates.items():
         op = made_by.get(new)

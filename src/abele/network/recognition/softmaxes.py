@@ -31,7 +31,7 @@ from abele.network.recognition.algebra import (
     power_of,
     product,
 )
-from abele.network.recognition.region import Appender, Replacements, RowRegion, Uses, is_plain
+from abele.network.recognition.region import Appender, Emit, Replacements, RowRegion, Uses, is_plain
 
 _X, _Y, _Z = (derivative.arg(n) for n in range(3))
 
@@ -179,14 +179,10 @@ class _Softmax:
             else:
                 form, op = picked.get(value, rows.form(value)), uses.maker[value]
                 if form is not None and atoms_of(form) <= {self.y, self.z} and is_plain(form, 1):
-                    plan.instead[value] = lambda to, value=value, form=form: to.polynomial(  # type: ignore[misc]
-                        rows, form, value, lambda name: self._special(to, name)
-                    )
+                    plan.instead[value] = self._plain(value, form)
                     continue
                 if form is not None and self._is_made(value, form):
-                    plan.instead[value] = lambda to, value=value, form=self._with_picks(form): to.polynomial(  # type: ignore[misc]
-                        rows, form, value, lambda name: self._special(to, name)
-                    )
+                    plan.instead[value] = self._plain(value, self._with_picks(form))
                     continue
                 if self.rows.reduces(op):
                     return None
@@ -194,6 +190,10 @@ class _Softmax:
         for value in made:
             self._pick_of(plan, value)
         return plan if plan.instead else None
+
+    def _plain(self, value: Value, form: Polynomial) -> Emit:
+        """Function that appends a value of softmax, logarithm and values from outside."""
+        return lambda to: to.polynomial(self.rows, form, value, lambda name: self._special(to, name))
 
     def _pick_of(self, plan: Replacements, value: Value) -> None:
         """Replace look-ups of one element of each row of a result by sums over rows."""
@@ -230,7 +230,7 @@ class _Softmax:
         return made
 
     def _is_made(self, value: Value, form: Polynomial) -> bool:
-        """True for a form with picks or indicators that softmax and logarithm, and values from outside, give at once."""
+        """True for a form with picks or indicators that y, z and values from outside give at once."""
         form = self._with_picks(form)
         atoms = atoms_of(form)
         picks = any(a.value in self.picks for a in atoms)

@@ -17,6 +17,7 @@ import numpy as np
 from jax._src import core
 
 from abele.expr.derivative import arg
+from abele.frontends.jaxpr.lax.sorting import searched
 from abele.frontends.jaxpr.registry import PrimitiveCall, primitive
 from abele.kernels.nest.ir import select
 from abele.network import BlockBuilder, Value
@@ -34,7 +35,8 @@ def inlined(call: PrimitiveCall, *operands: Any) -> Any:
     """Results of a function that was traced by itself."""
     inner = next(call.params[name] for name in ("jaxpr", "call_jaxpr", "call", "callee") if name in call.params)
     if hasattr(inner, "jaxpr"):
-        return tuple(call.reader.closed(inner, operands))
+        found = searched(call, inner, operands) if call.params.get("name") == "searchsorted" else None
+        return tuple(call.reader.closed(inner, operands)) if found is None else (found,)
     return tuple(call.reader.jaxpr(inner, (), operands))
 
 

@@ -114,7 +114,7 @@ def _counted(
         for other in range(part.ndim) if known is not None and extent > 1 else ():
             shape = [extent if d == other else 1 for d in range(part.ndim)]
             free = part.shape[other] == extent and other not in {d for _, d in (*batching, *made)}
-            if free and (known == np.arange(extent).reshape(shape)).all():
+            if free and np.all(known == np.arange(extent).reshape(shape)):
                 made.append((dim, other))
                 break
     return made

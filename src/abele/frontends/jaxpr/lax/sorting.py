@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache, partial
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from abele.expr.derivative import arg
 from abele.frontends.jaxpr.registry import PrimitiveCall, primitive
 from abele.frontends.jaxpr.types import element_type
-from abele.kernels.nest.ir import Const, select
+from abele.kernels.nest.ir import Const, apply, select
 from abele.network import BlockBuilder, Value
 from abele.network.ops import build
-from abele.numerics import bool_, i32
+from abele.numerics import bool_, f32, i32
 
 x, y, z = arg(0), arg(1), arg(2)
 
@@ -119,3 +122,42 @@ def _index_of(call: PrimitiveCall, value: Value, dim: int, operation: str, dtype
     missed = select(x.ne(x), z, never) if numbers.dtype.is_float else never
     hits = build.map_(net, select(x.eq(y), z, missed), [numbers, best, build.positions(net, value.shape, dim)], i32)
     return build.cast(net, build.reduce(net, hits, [dim], "min"), element_type(dtype))
+
+
+# --- searches ---------------------------------------------------------------------------------------------------------
+
+_METHODS = ("scan", "scan_unrolled", "sort", "compare_all")
+
+
+def searched(call: PrimitiveCall, jaxpr: Any, operands: Sequence[Value]) -> Value | None:
+    """Places of values in an ordered row, if a jaxpr is what ``jnp.searchsorted`` traces to; None for others.
+
+    JAX searches in a loop, of whose steps each looks all values up; the library has a vertex for it.
+    """
+    if len(operands) != 2 or operands[0].ndim != 1 or any(v.dtype not in (f32, i32) for v in operands):
+        return None
+    row, values = operands
+    side = _side(str(jaxpr), *((v.shape, v.dtype.np) for v in operands))
+    if side is None or row.dtype != values.dtype or call.dtype != i32 or not values.size:
+        return None
+    net = call.net
+    rows, wanted = build.reshape(net, row, (1, row.size)), build.reshape(net, values, (1, values.size))
+    found = build.reshape(net, build.search(net, rows, wanted, right=side == "right"), values.shape)
+    if side == "left" or not row.dtype.is_float:
+        return found
+    # NaN is the largest of all, and not below infinity.
+    numbers = build.reduce(net, build.map_(net, select(x.eq(x), 1, 0), [row], i32), [0])
+    return build.map_(net, select(y.ne(y), x, apply("min", x, z)), [found, values, numbers], i32)
+
+
+@lru_cache
+def _side(text: str, *operands: tuple[tuple[int, ...], Any]) -> str | None:
+    """The side on which a jaxpr searches."""
+    specs = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in operands]
+    for method in _METHODS:
+        for side in ("left", "right"):
+            search = partial(jnp.searchsorted, side=side, method=method)
+            (eqn,) = jax.make_jaxpr(search)(*specs).eqns[-1:]
+            if "jaxpr" in eqn.params and str(eqn.params["jaxpr"]) == text:
+                return side
+    return None
