@@ -35,12 +35,17 @@ def values(net, found, arrays):
     return [np.asarray(made[v], np.float64) for v in net.outputs]
 
 
+def simplified(net):
+    """A network as recognition sees it."""
+    for step in (Canonicalise(), FoldConstants(), CommonSubexpressions(), DeadCode()):
+        net = step.run(net)
+    return net
+
+
 def recognised(fn, *args, rtol=2e-6, atol=2e-6):
     """Kinds of op of a function's network after recognition, which gives the same values as before it."""
     found, arrays = captured(fn, *args)
-    net = found.network
-    for step in (Canonicalise(), FoldConstants(), CommonSubexpressions(), DeadCode()):
-        net = step.run(net)
+    net = simplified(found.network)
     made = Recognise().run(net)
     verify(made)
     last = DeadCode().run(CommonSubexpressions().run(JoinViews().run(FuseMaps().run(made))))
@@ -209,6 +214,29 @@ def test_norm__beside_a_residual__leaves_the_sum():
     assert {"norm", "norm_grad"} <= kinds
 
 
+def whitened(x):
+    return layer_norm(x, 1.0, 0.0)
+
+
+POLYNOMIALS = {
+    "square": lambda y: (y**2).sum(),
+    "cube": lambda y: (y**3).sum(),
+    "distance": lambda y: ((y - 0.3) ** 2).mean(),
+    "sum": lambda y: (y + jnp.sin(y) * y * y).sum(),
+}
+
+
+@pytest.mark.parametrize("name", POLYNOMIALS)
+def test_norm__whose_result_is_multiplied__has_the_librarys_gradient(name):
+    x, side = normal(4, 6), normal(6)
+    for fn in (whitened, lambda x: layer_norm(x, side, side)):
+        kinds = recognised(jax.grad(lambda x, fn=fn: POLYNOMIALS[name](fn(x))), x, atol=1e-4)
+        assert {"norm", "norm_grad"} <= kinds
+        found = simplified(captured(lambda x, fn=fn: POLYNOMIALS[name](fn(x)), x)[0].network)
+        trained = replace(found, loss=found.outputs[0])
+        assert "norm" in {op.kind for op in Recognise(differentiated=True).run(trained).ops}
+
+
 def test_norm__standardised_in_vmap__is_one_op():
     def standardise(row, eps=1e-5):
         return (row - row.mean()) / jnp.sqrt(row.var() + eps)
@@ -375,9 +403,7 @@ def test_norm_whose_statistics_have_gradients__stays_where_they_are_taken():
         return jnp.sin(result).sum() + (mean**2).sum(), mean
 
     for fn, found in ((of_result, True), (of_both, False)):
-        net = captured(fn, normal(4, 8))[0].network
-        for step in (Canonicalise(), FoldConstants(), CommonSubexpressions(), DeadCode()):
-            net = step.run(net)
+        net = simplified(captured(fn, normal(4, 8))[0].network)
         trained = replace(net, loss=net.outputs[0])
         assert ("norm" in {op.kind for op in Recognise(differentiated=True).run(trained).ops}) == found
         assert "norm" in {op.kind for op in Recognise().run(trained).ops}

@@ -222,8 +222,10 @@ class _Norm:
         own = {self.white, self.mean, self.inverse}
 
         def ends(value: Value, form: Polynomial) -> bool:
-            if value is self.result:
-                return self.sides is not None
+            if value is self.result and (self.sides is not None or rows.uses.sloped):
+                # Gradients that are made of the result are no polynomials of whitened values.
+                rows.known[value] = atom(value, rows.all_dims)
+                return True
             if self.sides is None and not has_sums(form) and atoms_of(form) & own == {self.white}:
                 # Whitened values are the result: what is made of them is no part of the norm, but for products.
                 return len(form) > 1 or form.keys() == {monomial_of((self.white, 1))}
@@ -284,7 +286,7 @@ class _Norm:
         gradient: Polynomial = {}
         for monomial, number in form.items():
             plain = not any(isinstance(f, RowSum) for f, _ in monomial)
-            if plain and exponent(monomial, r) == 1 and not exponent(monomial, w):
+            if plain and exponent(monomial, r) == 1:
                 gradient = added(gradient, {divided(monomial, r): number})
         if not gradient or any(not f.dims & self.rows.dims for m in gradient for f, _ in m if f == r):
             return None
@@ -499,7 +501,8 @@ class _Maker:
             norm, net = self.norm, to.net
             _, white, _, inverse = self._made(to)
             by, gain = self._split(gradient)
-            full = to.polynomial(norm.rows, by, net.value(norm.rows.shape, white.dtype), self._no_special)
+            like = net.value(norm.rows.shape, white.dtype)
+            full = to.polynomial(norm.rows, by, like, lambda name: self.special(to, name))
             inputs = [white, self._viewed(to, full), inverse]
             if gain is not None:
                 dims = sorted(norm._parameter_dims())
