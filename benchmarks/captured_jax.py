@@ -2,9 +2,10 @@
 
     python benchmarks/captured_jax.py [--json] [--only PART_OF_NAME] [--ops]
 
-The layers are those of ``captured.py``, written in plain ``jax.numpy`` and ``jax.nn``: convolutions channels last, and
-``jax.grad`` for the backward pass. All weights, and what enters, are state that stays on the device. Both are compiled
-for one Bow IPU and not run. The bar is 1.05 times the cycles and the memory; the exit code is 1 where it is missed.
+The layers are those of ``captured.py``, and a Llama-like block with its loss, written in plain ``jax.numpy`` and
+``jax.nn``: convolutions channels last, and ``jax.grad`` for the backward pass. All weights, and what enters, are state
+that stays on the device. Both are compiled for one Bow IPU and not run. The bar is 1.05 times the cycles and the
+memory; the exit code is 1 where it is missed.
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ from typing import Any
 import captured as torch_side
 import jax
 import jax.numpy as jnp
+import networks_llama as llama
+import torch
 from captured import BATCH, CHANNELS, CONFIG, EPS, FIELD, KERNELS, RATE, WIDTH, figures
 from jax import lax
 from rich.console import Console
 from rich.table import Table
 
+from abele import poptorch
 from abele.frontends.jaxpr import capture
 from abele.numerics import ElementType, f16, f32
 from abele.report import Report
@@ -142,6 +146,32 @@ def bottleneck_state() -> tuple[Weights, Weights, Any]:
     return weights, statistics, jnp.zeros((BATCH, FIELD, FIELD, CHANNELS), _HALF)
 
 
+# --- a Llama-like block, with its loss -------------------------------------------------------------------------------
+
+
+def torch_llama(partials: ElementType, *, training: bool) -> Report:
+    """The block from PyTorch."""
+    shape = (1, llama.SEQUENCE, llama.HIDDEN)
+    if not training:
+        return torch_side.captured(llama.TorchLlama(), shape, partials, training=False)
+    options = poptorch.Options()
+    options.Abele.allowOutOfMemory()
+    options.Precision.setPartialsType(torch.float16 if partials == f16 else torch.float32)
+    model = llama.TorchLoss().half().train()
+    trained = poptorch.trainingModel(model, options, optimizer=torch.optim.SGD(model.parameters(), lr=RATE))
+    trained.compile(torch.zeros(shape[:2], dtype=torch.int64))
+    return trained.report()
+
+
+def jax_llama(partials: ElementType, *, training: bool) -> Report:
+    """The block from JAX."""
+    weights, x = llama.weights(), jnp.zeros((1, llama.SEQUENCE, llama.HIDDEN), _HALF)
+    if not training:
+        return report_of(lambda kept, x: (kept, llama.logits(kept, x)), weights, x, partials)
+    labels = jnp.zeros((1, llama.SEQUENCE), jnp.int32)
+    return report_of(lambda state, labels: llama.step(state, labels, RATE), (weights, x), labels, partials)
+
+
 # --- both ------------------------------------------------------------------------------------------------------------
 
 
@@ -165,6 +195,7 @@ def jax_bottleneck(partials: ElementType, *, training: bool) -> Report:
 
 LAYERS = {
     "BERT-Large encoder layer": (torch_side.captured_bert, jax_bert),
+    "Llama block": (torch_llama, jax_llama),
     "ResNet-50 bottleneck": (torch_side.captured_bottleneck, jax_bottleneck),
 }
 
