@@ -42,7 +42,7 @@ class SparseUpdates(Pass):
 
 
 @dataclass(frozen=True)
-class _Step:
+class _TableStep:
     """New contents of a table: ``table + factor · sums``.
 
     Attributes:
@@ -67,13 +67,13 @@ class _Step:
         return build.update_rows(net, values[self.table], scaled, index, "add")
 
 
-def _found(net: Network) -> dict[NetworkOp, _Step]:
+def _found(net: Network) -> dict[NetworkOp, _TableStep]:
     """Steps of tables, by the ops that make their new contents."""
     made_by, readers = net.made_by(), dict[Value, list[NetworkOp]]()
     for reader in net.ops:
         for value in dict.fromkeys(reader.inputs):
             readers.setdefault(value, []).append(reader)
-    leaves, found = list(net.leaves), dict[NetworkOp, _Step]()
+    leaves, found = list(net.leaves), dict[NetworkOp, _TableStep]()
     for table, new in net.updates.items():
         op = made_by.get(new)
         if op is None or op.kind != "map" or table not in op.inputs or new.type != table.type or table.dtype != f32:
@@ -85,7 +85,7 @@ def _found(net: Network) -> dict[NetworkOp, _Step]:
             factor = _factor(op.attrs["expr"], op.inputs.index(table), op.inputs.index(value))
             alone = readers[value] == [op] and value not in leaves and leaves.count(new) == 1
             if factor is not None and alone and all(op.inputs[n].size == 1 for n in derivative.operands(factor)):
-                found[op] = _Step(table, sums, factor)
+                found[op] = _TableStep(table, sums, factor)
     return found
 
 

@@ -27,8 +27,8 @@ class Atom:
     Attributes:
         value: The value, without casts and dims of one index; a name for what the algebra introduces.
         dims: Dims of the tensor along which it varies.
-        kind: What it is: the value; of a value that is one index per row, 1 at that index and 0 elsewhere
-            (``indicator``); of a condition, 1 where it holds and NaN elsewhere (``guard``).
+        kind: ``number`` for the value itself; ``indicator`` for 1 at the index that the value is of each row, else 0;
+            ``guard`` for 1 where the value holds, else NaN.
     """
 
     value: Value | str

@@ -342,7 +342,7 @@ class RowRegion:
         return None if by is None else product(by, power_of(indicator))
 
     def _guarded(self, op: NetworkOp) -> Polynomial | None:
-        """What was picked of rows where a condition holds, else NaN."""
+        """Elements picked of rows where a condition holds, else NaN."""
         match op.attrs["expr"]:
             case Apply(op="select", operands=(Load(operand=test), Load(operand=shown), Const(value=other))):
                 if not np.isnan(other) or not self.is_row(op.output.shape):

@@ -24,7 +24,7 @@ _NAMES = tuple(f"{kind}_{what}" for kind, names in _OPERATIONS.items() for what 
 
 
 def _definition(name: str) -> Callable[..., Any]:
-    """What JAX defines an operation by."""
+    """Function by which JAX defines an operation."""
     kind = "api" if name == "todense" else name.split("_")[0]
     module = importlib.import_module(f"jax.experimental.sparse.{kind}")
     found: Callable[..., Any] = getattr(module, f"_{name}_impl")
