@@ -98,6 +98,14 @@ class Uses:
         return value
 
 
+def reshapes(op: NetworkOp) -> bool:
+    """True for a view in the same order: a reshape, or a permutation that moves dims of one index alone."""
+    if op.kind != "permute":
+        return op.kind == "reshape"
+    order = [d for d in op.attrs["order"] if op.inputs[0].shape[d] > 1]
+    return order == sorted(order)
+
+
 def _floats(op: NetworkOp) -> bool:
     return op.inputs[0].dtype.is_float and op.output.dtype.is_float
 
@@ -180,7 +188,7 @@ class RowRegion:
         if not op.inputs:
             return None
         first = op.inputs[0]
-        match op.kind:
+        match "reshape" if reshapes(op) else op.kind:
             case "cast":
                 if first in self._samples:
                     return self._sample(op)
@@ -279,12 +287,12 @@ class RowRegion:
             if value in self.known:
                 return value
             maker = self.uses.maker.get(value)
-            if maker is None or maker.kind not in ("cast", "reshape", "expand"):
+            if maker is None or not (maker.kind in ("cast", "expand") or reshapes(maker)):
                 return value
             before = maker.inputs[0]
             same = [n for n in before.shape if n > 1] == [n for n in value.shape if n > 1]
             flat = self._flattens(before.shape, value.shape) or self._flattens(value.shape, before.shape)
-            if not before.dtype.is_float or not (same or (maker.kind == "reshape" and flat)):
+            if not before.dtype.is_float or not (same or (reshapes(maker) and flat)):
                 return value
             value = before
 
@@ -372,12 +380,12 @@ class RowRegion:
     def _written_of(self, value: Value) -> tuple[Expr, Value]:
         """A whole number, or a condition on one, as an expression of what it is made of."""
         maker = self.uses.maker.get(value)
-        while maker is not None and maker.kind == "reshape":
+        while maker is not None and reshapes(maker):
             value, maker = maker.inputs[0], self.uses.maker.get(maker.inputs[0])
         if maker is None or maker.kind != "map" or len(maker.inputs) != 1:
             return derivative.arg(0), value
         base = maker.inputs[0]
-        while (behind := self.uses.maker.get(base)) is not None and behind.kind == "reshape":
+        while (behind := self.uses.maker.get(base)) is not None and reshapes(behind):
             base = behind.inputs[0]
         return maker.attrs["expr"], base
 

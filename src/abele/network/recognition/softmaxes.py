@@ -31,7 +31,7 @@ from abele.network.recognition.algebra import (
     power_of,
     product,
 )
-from abele.network.recognition.region import Appender, Emit, Replacements, RowRegion, Uses, is_plain
+from abele.network.recognition.region import Appender, Emit, Replacements, RowRegion, Uses, is_plain, reshapes
 
 _X, _Y, _Z = (derivative.arg(n) for n in range(3))
 
@@ -198,7 +198,7 @@ class _Softmax:
     def _pick_of(self, plan: Replacements, value: Value) -> None:
         """Replace look-ups of one element of each row of a result by sums over rows."""
         uses, rows = self.rows.uses, self.rows
-        for table in (op.output for op in uses.readers.get(value, ()) if op.kind == "reshape"):
+        for table in (op.output for op in uses.readers.get(value, ()) if reshapes(op)):
             for op in uses.readers.get(table, ()):
                 if op.kind == "look_up" and rows.picks(table, op.inputs[1]):
                     index = op.inputs[1]
