@@ -71,7 +71,9 @@ def test_compile_all__known_equal_and_new_modules__each_has_its_code(
     wanted = [source(1), *map(source, range(2, 12)), source(2), source(3, "another name of adder 3")]
     found = jit.compile_all(wanted)
     assert [call(native, 0) for native in found] == [*range(1, 12), 2, 3]
-    assert found[0] is known and found[1] is found[-2] and found[2] is found[-1]
+    assert found[0] is known
+    assert found[1] is found[-2]
+    assert found[2] is found[-1]
     assert sys.getswitchinterval() == interval
     forget(monkeypatch)
     assert all(native.cached for native in jit.compile_all(wanted))

@@ -206,7 +206,7 @@ def _i64(value: int) -> Value:
     return ll.Constant(I64, value)
 
 
-CODE_VERSION = 37
+CODE_VERSION = 38
 """Part of every cache key; raised when the code of an equal nest and schedule changes."""
 LLVM_SPEED = 1
 """Optimisation level: loops are tiled, vectorised and unrolled here already, so more takes longer and gains nothing."""
