@@ -33,7 +33,11 @@ def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rates, "_known", {})
     monkeypatch.setattr(rates, "measure_rates", lambda: rates.MachineRates(2, 1e11, 2e10, 2e11, 3e10))
     monkeypatch.setattr(
-        MeasuredRates, "_share", lambda _, *point, **__: 0.1 + zlib.crc32(repr(point).encode()) % 89 / 100
+        MeasuredRates,
+        "_shares",
+        lambda _, way, of, shapes, **__: [
+            0.1 + zlib.crc32(repr((way, of, shape)).encode()) % 89 / 100 for shape in shapes
+        ],
     )
     monkeypatch.setattr(product_table, "product_classes", lambda _: CLASSES)
     choose_product.cache_clear()
@@ -86,7 +90,9 @@ def test_measure__for_people__is_a_table_for_each_class(abele: Run) -> None:
 def test_measure__again__measures_anew(abele: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = []
     for share in (0.25, 0.5):
-        monkeypatch.setattr(MeasuredRates, "_share", lambda *_, share=share, **__: share)
+        monkeypatch.setattr(
+            MeasuredRates, "_shares", lambda _, way, of, shapes, share=share, **__: [share] * len(shapes)
+        )
         told = json.loads(abele("hosts", "--measure", "--json").out)
         shown.append(told["classes"][0]["points"][0]["flops_per_second"]["loops"])
     assert shown == [2.5e10, 5e10]
