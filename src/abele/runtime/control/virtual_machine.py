@@ -123,6 +123,15 @@ class Connected:
     connection: Connection | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Addresses:
+    """Addresses of the machine's memory: shared words, code, each thread's registers."""
+
+    shared: int
+    code: int
+    registers: list[int]
+
+
 class VirtualMachine:
     """Threads that run one piece of bytecode.
 
@@ -144,13 +153,15 @@ class VirtualMachine:
         self._workers = Workers(num_threads)
         self._run, self._timed_run = _RUN(primitives().run), _RUN(primitives().timed_run)
         self.notes: Notes | None = None
-        self._job: Callable[[int], None] = _nothing
-        self._is_brief = False
+        self._chosen_run, self._is_brief = self._run, False
         self._shared = _words(SharedWord.ARRIVED + _LINE_WORDS * num_threads)
         self._streams = _words(max(1, len(emitter.streams)) * StreamWord.WORDS)
         self._workspace = aligned_block(memory.shared_bytes)
         self._scratch = [aligned_block(memory.thread_bytes) for _ in range(num_threads)]
         self._registers = [self._thread_registers(emitter, t) for t in range(num_threads)]
+        self._addresses = _Addresses(
+            address_of(self._shared), address_of(self.code), [*map(address_of, self._registers)]
+        )
         self._guards = Guards(num_threads)
         self._positions = np.array(list(emitter.streams.values()), np.int64)
         self._served: set[Stream] = set()
@@ -248,24 +259,22 @@ class VirtualMachine:
         # Arrivals and the release word count from 0 in every run; what was asked of the last run is forgotten.
         self._shared[SharedWord.STOP :] = 0
         self._shared[SharedWord.VERDICT] = -1
-        shared, run, code = address_of(self._shared), self._run, self.code
+        self._chosen_run, code = self._run, self._addresses.code
         if self.notes is not None:
-            run, code = self._timed_run, self.notes.code
+            self._chosen_run, code = self._timed_run, address_of(self.notes.code)
             self._shared[SharedWord.NOTES] = self.notes.address
             self._shared[SharedWord.NOTES_BYTES] = self.notes.bytes_per_thread
-        self._shared[SharedWord.CODE] = address_of(code)
-        registers = [address_of(r) for r in self._registers]
-
-        def job(thread: int) -> None:
-            prepare_thread()
-            run(shared, thread, registers[thread])
-
+        self._shared[SharedWord.CODE] = code
         hear_faults()
-        self._job = job
         # A stream that Python serves may wait for long.
         self._is_brief = self._lone.get(entry, False) and not self._served
         if not self._is_brief:
-            self._workers.begin(job, threads)
+            self._workers.begin(self._work, threads)
+
+    def _work(self, thread: int) -> None:
+        """Run the program as one of the threads."""
+        prepare_thread()
+        self._chosen_run(self._addresses.shared, thread, self._addresses.registers[thread])
 
     def wait(self) -> Verdict:
         """Run until the program is done, stopped or failed; may be interrupted, and must then be called again."""
@@ -279,7 +288,7 @@ class VirtualMachine:
             if not self._workers.wait(seconds):
                 return None
         elif self._shared[SharedWord.VERDICT] < 0:
-            self._job(0)
+            self._work(0)
         if self._shared[SharedWord.THREADS] < self.num_threads:
             for registers in self._registers[1:]:
                 registers[self._positions] = self._registers[0][self._positions]
@@ -315,10 +324,6 @@ class VirtualMachine:
 
 def _words(count: int) -> Int64:
     return aligned_block(8 * count).view(np.int64)
-
-
-def _nothing(thread: int) -> None:
-    """Job of a machine that was never started."""
 
 
 def _unconnected() -> None:
