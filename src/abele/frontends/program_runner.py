@@ -17,12 +17,14 @@ def run_program(usage: str, arguments: Sequence[str], install: Callable[[], None
         install: Called before the program begins.
 
     Raises:
-        SystemExit: No program is named.
+        SystemExit: No program is named, or there is no such file.
     """
-    if not arguments or arguments[0] in ("-h", "--help"):
+    if not arguments or arguments[0] in ("-h", "--help") or list(arguments) == ["-m"]:
         sys.exit(usage)
+    if arguments[0] != "-m" and not Path(arguments[0]).exists():
+        sys.exit(f"there is no program {arguments[0]!r} in {Path.cwd()}\n{usage}")
     install()
-    if arguments[0] == "-m" and len(arguments) > 1:
+    if arguments[0] == "-m":
         sys.argv = list(arguments[1:])
         sys.path.insert(0, str(Path.cwd()))
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)

@@ -56,6 +56,11 @@ def test_sizes_that_depend_on_values():
 
     _raises(ajax.TracerIntegerError, TypeError, "sized cannot be traced", sized, 3)
 
+    def shaped(v):
+        return jnp.zeros((2, v))
+
+    _raises(ajax.TracedSizeError, TypeError, "a shape holds a value of the device", shaped, 3)
+
 
 def test_values_of_the_device_in_python():
     def branch(v):

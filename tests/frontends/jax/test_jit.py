@@ -226,6 +226,9 @@ def test_programs_run_unchanged(tmp_path, monkeypatch, capsys):
     first, second = capsys.readouterr().out.splitlines()
     assert first == "[24.0, 24.0] 24.0 abele.frontends.jax.jit jax._src.custom_derivatives ['--more']"
     assert second == "1.0 1"
+    monkeypatch.setattr("sys.argv", ["abele.jax", "nothing.py"])
+    with pytest.raises(SystemExit, match=r"there is no program 'nothing\.py'"):
+        run_program()
 
 
 @pytest.mark.slow

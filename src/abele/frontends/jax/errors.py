@@ -57,6 +57,10 @@ class ConcreteValueError(_TraceError, jax.errors.ConcretizationTypeError):  # ty
     """A value that has to be known while the function is traced, such as a size."""
 
 
+class TracedSizeError(AbeleError, TypeError):
+    """A shape that holds a value of the device."""
+
+
 class BooleanIndexError(_TraceError, jax.errors.NonConcreteBooleanIndexError):  # type: ignore[misc]
     """A selection by a mask, whose size depends on values."""
 
@@ -138,5 +142,12 @@ def _type_error(name: str, error: TypeError) -> AbeleError | None:
         return NoArrayError(
             f"an argument of {name} is no array: {first}",
             remedy="pass arrays and numbers, or name it in static_argnums or static_argnames",
+        )
+    if first.startswith("Shapes must be 1D sequences of concrete values"):
+        return TracedSizeError(
+            f"{name} cannot be traced: a shape holds a value of the device",
+            at=users_line(error.__traceback__),
+            because=first,
+            remedy=_SIZES,
         )
     return None
