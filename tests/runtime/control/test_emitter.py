@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 from abele.runtime.control.bytecode import Opcode
 from abele.runtime.control.emitter import Emitter
 from abele.runtime.control.leaf import Leaf
@@ -29,3 +31,11 @@ def test_phases__of_short_leaves_between_long_ones__have_barriers_around_them() 
     assert opcodes(False, True, True, False) == [
         Opcode.CALL, Opcode.BARRIER, Opcode.SOLO, Opcode.SOLO, Opcode.BARRIER, Opcode.CALL, Opcode.BARRIER
     ]  # fmt: skip
+
+
+def test_phase__of_leaves_of_one_unit__has_each_thread_run_some() -> None:
+    emitter = Emitter(3)
+    emitter.phase(tuple(Leaf(f"leaf{n}", 1, 1, (), work_bytes=1 << 20) for n in range(4)))
+    shares = [row[5] for row in emitter.assembler.finish() if row[0] == Opcode.CALL]
+    cuts = [[0, 1, 1, 1] if not at else list((ctypes.c_int64 * 4).from_address(int(at))) for at in shares]
+    assert cuts == [[0, 1, 1, 1], [0, 0, 1, 1], [0, 0, 0, 1], [0, 1, 1, 1]]

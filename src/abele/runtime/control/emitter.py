@@ -157,6 +157,10 @@ class Emitter:
     """Appends instructions; barriers come as late as they can, and only where one is needed.
 
     A phase with little work is run by thread 0 alone, so that several such phases follow each other without a barrier.
+    Of leaves of one unit side by side, as vertices that differ are, each thread runs some.
+
+    Args:
+        threads: Host threads.
 
     Attributes:
         assembler: Assembler of the instructions.
@@ -170,8 +174,10 @@ class Emitter:
         call: The library call around it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, threads: int = 1) -> None:
         self.assembler = Assembler()
+        self._units_of: list[Int64] = [_one_unit_of(thread, threads) for thread in range(threads)]
+        self._next_thread = 0
         self.arguments: list[tuple[int, Fixed]] = []
         self.streams: dict[Stream, int] = {}
         self.copies_at_once: dict[Stream, int] = {}
@@ -246,6 +252,7 @@ class Emitter:
         if not (solo and self._pending is _Pending.SOLO):
             self.fence()
         self._num_phases += 1
+        self._next_thread = 0
         for leaf in phase:
             self._call(leaf, solo)
             self.expect_writes(leaf.writes)
@@ -269,6 +276,10 @@ class Emitter:
                 self.assembler.emit(Opcode.BIND, self._uses[argument], register + place)
         # The table is read anew at every execution: what runs count may cut the shares differently (``learn``).
         cuts = 0 if leaf.cuts is None else address_of(leaf.cuts)
+        if leaf.units == 1 and not cuts:
+            # Thread 0 has a lone unit in any case.
+            cuts = address_of(self._units_of[self._next_thread]) if self._next_thread else 0
+            self._next_thread = (self._next_thread + 1) % len(self._units_of)
         self._note(leaf)
         if leaf.counter:
             self.assembler.emit(Opcode.COUNT, leaf.address, leaf.units, register, leaf.counter, cuts)
@@ -423,6 +434,13 @@ class Emitter:
     def jump(self, target: int) -> None:
         """Go to ``target``, where threads will meet before the next phase."""
         self.assembler.emit(Opcode.JUMP, target=target)
+
+
+def _one_unit_of(thread: int, threads: int) -> Int64:
+    """Shares of a leaf of one unit, which one of the threads runs."""
+    cuts = aligned_block(8 * (threads + 1)).view(np.int64)
+    cuts[...] = np.arange(threads + 1) > thread
+    return cuts
 
 
 def _is_small(phase: Phase) -> bool:

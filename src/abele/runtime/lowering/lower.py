@@ -323,7 +323,7 @@ class ProgramLowering:
     """
 
     def __init__(self, context: LoweringContext, programs: Sequence[Program]) -> None:
-        self.emitter = Emitter()
+        self.emitter = Emitter(context.threads)
         self.context = context
         self.scopes: dict[Program, IntervalSet] = {}
         nodes = {s for p in programs for s in walk(p)}
