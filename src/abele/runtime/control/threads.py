@@ -16,7 +16,7 @@ class _ThreadJob:
 
     job: Callable[[int], None]
     threads: int
-    started: bool = False
+    started: set[int] = field(default_factory=set)
     finished: list[int] = field(default_factory=list)
     signal: SimpleQueue[None] = field(default_factory=SimpleQueue)
 
@@ -64,9 +64,10 @@ class Workers:
         task = self._round
         if task is None:
             return True
-        # What a signal cuts off may be done twice: thread 0 takes a round once, and the list decides, not the queue.
-        if not task.started:
-            self._inboxes[0].put(task)
+        # What a signal cuts off may be done twice: a thread takes a round once, and the list decides, not the queue.
+        for number in range(task.threads):
+            if number not in task.started:
+                self._inboxes[number].put(task)
         try:
             while len(task.finished) < task.threads:
                 task.signal.get(timeout=seconds)
@@ -83,20 +84,16 @@ class Workers:
 def _hired(num: int) -> list[_Inbox]:
     inboxes: list[_Inbox] = [SimpleQueue() for _ in range(num)]
     for number in range(num):
-        args = (number, inboxes[number], inboxes[1:] if number == 0 else [])
-        threading.Thread(target=_serve, args=args, name=f"abele-{number}", daemon=True).start()
+        threading.Thread(target=_serve, args=(number, inboxes[number]), name=f"abele-{number}", daemon=True).start()
     return inboxes
 
 
-def _serve(number: int, inbox: _Inbox, others: list[_Inbox]) -> None:
-    """Body of a thread; thread 0 gets every round first and passes it on to the others."""
+def _serve(number: int, inbox: _Inbox) -> None:
+    """Body of a thread."""
     while (task := inbox.get()) is not None:
-        if number == 0 and task.started:
-            continue
-        task.started = True
-        for other in others[: task.threads - 1]:
-            other.put(task)
-        task.run(number)
+        if number not in task.started:
+            task.started.add(number)
+            task.run(number)
         del task
 
 
