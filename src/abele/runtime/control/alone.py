@@ -23,8 +23,9 @@ from abele.arrays import Int64
 from abele.kernels.plan.native_plan import MEETING_CYCLES
 from abele.runtime.control.bytecode import Opcode
 
-WAKING_CYCLES = 40 * MEETING_CYCLES
-"""Instructions on vectors in the time until a sleeping thread runs, some 20 microseconds."""
+WAKING_CYCLES = 180 * MEETING_CYCLES
+"""Instructions on vectors in the time that it takes longer to wake all threads than to run on the calling one. Two
+cores of an EPYC of the fifth generation take 90 microseconds."""
 BRIEF_CYCLES = 2_000_000
 """Instructions on vectors in about half a millisecond: Ctrl-C may wait for as long."""
 
