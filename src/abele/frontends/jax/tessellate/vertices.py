@@ -23,6 +23,7 @@ from abele.codelet import (
     codelet,
     cos,
     log,
+    macro,
     random_u32,
     sqrt,
 )
@@ -153,6 +154,24 @@ def DotAnywhere(kind: ElementType, made: ElementType) -> type:
 # Operands are [outer, num, inner]; what runs along ``num`` is done for each of the other two.
 
 
+@macro
+def combined(op, total, value):
+    """A total and one value more, by the name of an operation."""
+    if op == "add":
+        return total + value
+    if op == "mul":
+        return total * value
+    if op == "max":
+        return max(total, value)
+    if op == "min":
+        return min(total, value)
+    if op == "and":
+        return total & value
+    if op == "or":
+        return total | value
+    return total ^ value
+
+
 @vertex_template
 def Reduce(op: str, kind: ElementType) -> type:
     """Sum, product, extremum or logical join along one dimension."""
@@ -172,20 +191,7 @@ def Reduce(op: str, kind: ElementType) -> type:
                 first = (i32(r) // inner) * num * inner + i32(r) % inner
                 total = acc(self.x[first])
                 for k in range(1, num):
-                    if op == "add":
-                        total += acc(self.x[first + k * inner])
-                    elif op == "mul":
-                        total *= acc(self.x[first + k * inner])
-                    elif op == "max":
-                        total = max(total, acc(self.x[first + k * inner]))
-                    elif op == "min":
-                        total = min(total, acc(self.x[first + k * inner]))
-                    elif op == "and":
-                        total = total & acc(self.x[first + k * inner])
-                    elif op == "or":
-                        total = total | acc(self.x[first + k * inner])
-                    else:
-                        total = total ^ acc(self.x[first + k * inner])
+                    total = combined(op, total, acc(self.x[first + k * inner]))
                 self.out[r] = kind(total)
 
     return Reduce
@@ -208,21 +214,7 @@ def ReduceAnywhere(op: str, kind: ElementType) -> type:
                 first = self.firsts[r]
                 total = acc(self.x[first + self.terms[0]])
                 for k in range(1, len(self.terms)):
-                    value = acc(self.x[first + self.terms[k]])
-                    if op == "add":
-                        total += value
-                    elif op == "mul":
-                        total *= value
-                    elif op == "max":
-                        total = max(total, value)
-                    elif op == "min":
-                        total = min(total, value)
-                    elif op == "and":
-                        total = total & value
-                    elif op == "or":
-                        total = total | value
-                    else:
-                        total = total ^ value
+                    total = combined(op, total, acc(self.x[first + self.terms[k]]))
                 self.out[r] = kind(total)
 
     return ReduceAnywhere
@@ -252,14 +244,7 @@ def Scan(op: str, kind: ElementType, backwards: str) -> type:
                 self.out[first] = kind(total)
                 for k in range(1, num):
                     at = first + k * step
-                    if op == "add":
-                        total = total + acc(self.x[at])
-                    elif op == "mul":
-                        total = total * acc(self.x[at])
-                    elif op == "max":
-                        total = max(total, acc(self.x[at]))
-                    else:
-                        total = min(total, acc(self.x[at]))
+                    total = combined(op, total, acc(self.x[at]))
                     self.out[at] = kind(total)
 
     return Scan
@@ -460,16 +445,10 @@ def ScatterWindows(kind: ElementType, op: str, outside: str) -> type:
                             value = self.updates[self.rows[b] + self.columns[w]]
                             if op == "set":
                                 self.x[at] = value
-                            elif op == "add":
-                                self.x[at] = self.x[at] + value
                             elif op == "sub":
                                 self.x[at] = self.x[at] - value
-                            elif op == "mul":
-                                self.x[at] = self.x[at] * value
-                            elif op == "max":
-                                self.x[at] = max(self.x[at], value)
                             else:
-                                self.x[at] = min(self.x[at], value)
+                                self.x[at] = combined(op, self.x[at], value)
 
     return ScatterWindows
 
