@@ -62,29 +62,37 @@ def padded(size_bytes: int) -> int:
 
 def assemble(program: FunctionProgram) -> NativePlan:
     """Place memory and bind arguments: arrays that never live together share an arena, one per plan."""
-    program = replace(program, leaves=_in_order(program))
+    joined, cycles = _in_order(program)
+    program = replace(program, leaves=joined)
     arena, arena_bytes = _arena(program)
     scratch, scratch_bytes = _scratch(program)
     binder = _Binder(program.spaces, arena, scratch)
-    leaves = [replace(binder.leaf(leaf), cycles=leaf_cycles(leaf.functions, program.target)) for leaf in program.leaves]
+    leaves = [replace(binder.leaf(leaf), cycles=n) for leaf, n in zip(program.leaves, cycles, strict=True)]
     drivers = build_all([driver_source(leaf.driver) for leaf in leaves if leaf.driver is not None])
     addresses = iter([address for _, address in drivers])
     native = tuple(leaf if leaf.driver is None else replace(leaf, address=next(addresses)) for leaf in leaves)
     return NativePlan(native, arena_bytes, scratch_bytes, program, (*program.keep, *(owner for owner, _ in drivers)))
 
 
-def _in_order(program: FunctionProgram) -> tuple[LeafFunctions, ...]:
-    """The leaves, short ones that follow each other as one: the thread that runs them need not meet others between."""
+def _in_order(program: FunctionProgram) -> tuple[tuple[LeafFunctions, ...], list[float]]:
+    """The leaves, short ones that follow each other as one: the thread that runs them need not meet others between.
+
+    With the cycles of each, as :func:`leaf_cycles` counts them.
+    """
     joined: list[LeafFunctions] = []
+    cycles: list[float] = []
     last_is_short = False
     for leaf in program.leaves:
-        short = leaf.loop is None and leaf_cycles(leaf.functions, program.target) <= MEETING_CYCLES
+        taken = leaf_cycles(leaf.functions, program.target)
+        short = leaf.loop is None and taken <= MEETING_CYCLES
         if short and last_is_short:
             joined[-1] = LeafFunctions((*joined[-1].functions, *leaf.functions), in_order=True)
+            cycles[-1] += taken
         else:
             joined.append(leaf)
+            cycles.append(taken)
         last_is_short = short
-    return tuple(joined)
+    return tuple(joined), cycles
 
 
 def _arena(program: FunctionProgram) -> tuple[dict[int, int], int]:

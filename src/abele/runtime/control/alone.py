@@ -77,8 +77,8 @@ class Effort:
         count = 1 if trips is None else trips
         prefers = self.shared < self.alone
         return Effort(
-            count * self.alone if count else 0.0,
-            count * self.shared if count else 0.0,
+            count * self.alone,
+            count * self.shared,
             self.certain and trips is not None,
             self.divided or (trips is None and prefers),
             self.streams,

@@ -57,4 +57,4 @@ MODULES["extensions"] = Lookalike(
     "tensorflow.python.ipu.keras.extensions", refused=dict.fromkeys(_KERAS_EXTENSIONS, _EXTENSIONS)
 )
 OPS = ("application_compile_op", "normalization_ops", "rnn_ops", "slicing_ops", "summary_ops")
-"""Those that are also in ``ipu.ops``."""
+"""Names of modules that ``ipu.ops`` has too."""
