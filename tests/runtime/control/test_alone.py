@@ -66,6 +66,20 @@ def test_loop__around_a_short_one_and_long_leaves__is_shared_but_for_the_short_o
     assert inner == emitter.loops[0]
 
 
+def test_loop__around_a_shared_loop_of_unknown_length__is_shared() -> None:
+    emitter = Emitter()
+    with emitter.repeat(10):
+        for _ in range(5):
+            leaves(emitter, 2_100.0)
+        with emitter.span(None):
+            leaves(emitter, 10_000.0)
+            emitter.barrier()
+        emitter.barrier()
+    lone = chosen(emitter_of_program(emitter))
+    assert lone.loops == []
+    assert lone.programs == {}
+
+
 @pytest.mark.parametrize(("trips", "brief"), [(3, True), (10_000_000, False), (None, False)])
 def test_program__of_short_leaves__runs_alone_and_on_the_caller_s_thread_if_it_is_certain_to_be_brief(
     trips: int | None, brief: bool

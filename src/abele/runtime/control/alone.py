@@ -142,7 +142,7 @@ class LoneSpans:
     def _loop(self, loop: CodeSpan) -> Effort:
         effort = self._code(loop.begin + 1, loop.end).rounds(loop.trips)
         meeting = effort.alone + MEETING_CYCLES
-        if meeting > effort.shared or effort.streams:
+        if meeting > effort.shared or effort.streams or effort.divided:
             return effort
         self.loops.append(loop)
         return Effort(effort.alone, meeting, effort.certain)
