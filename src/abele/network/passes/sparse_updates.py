@@ -30,13 +30,13 @@ class SparseUpdates(Pass):
         found = _found(net)
         if not found:
             return net
-        into = NetworkBuilder.of(net, ops=False)
+        into, gone = NetworkBuilder.of(net, ops=False), {step.sums for step in found.values()}
         values = {v: v for v in net.entries}
         for op in net.ops:
             with into.at(op.debug, stage=op.stage, place=op.place, hint=op.hint):
                 if op in found:
                     values[op.output] = found[op].appended(into, op, values)
-                elif all(other.sums is not op for other in found.values()):
+                elif op not in gone:
                     values |= zip(op.outputs, into.simplified(reading(op, values)), strict=True)
         return replaced(net, into.ops, values)
 
