@@ -687,6 +687,34 @@ EXAMPLES: dict[str, Example] = {
         ),
         "A host batch holds the micro-batches of a whole run: device iterations times accumulation.",
     ),
+    "SparsePatternError": Example(
+        _code(
+            """
+            from abele.poplibs.popsparse import CSRMatrix
+
+            CSRMatrix(2, 4, [1.0, 2.0, 3.0], [0, 3, 4], [0, 2, 3])
+            """
+        ),
+        "Indices count elements from 0 and are multiples of the block; pointers count values.",
+    ),
+    "SparseOverflowError": Example(
+        None,
+        "Declare more non-zeros, or raise `metaInfoBucketOversizeProportion`, which makes all buckets larger.",
+    ),
+    "PatternMismatchError": Example(
+        _code(
+            """
+            from abele.graph import Graph
+            from abele.poplibs.popsparse import CSRMatrix, static_
+
+            params = static_.MatMulParams.createForSparseDense(1, 2, 4, 8)
+            partitioner = static_.Partitioner(params, "half", Graph("bow"))
+            partitioner.createSparsityDataImpl(CSRMatrix(2, 4, [1.0, 2.0], [0, 3], [0, 1, 2]))
+            partitioner.createSparsityDataImpl(CSRMatrix(2, 4, [1.0, 2.0], [0, 2], [0, 1, 2]))
+            """
+        ),
+        "Use the sparse tensor with the pattern, parameters and options that it was created with.",
+    ),
     "PackedDataError": Example(
         _code(
             """

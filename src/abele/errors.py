@@ -240,6 +240,18 @@ class BatchSizeError(SignatureError):
     """A batch that does not divide into the micro-batches of a run."""
 
 
+class SparsePatternError(AbeleError, ValueError):
+    """A sparse matrix with indices outside it, off the grid of blocks, doubled, or of the wrong number."""
+
+
+class SparseOverflowError(SparsePatternError):
+    """A sparse matrix with more values than were declared, or too uneven for the buckets of its plan."""
+
+
+class PatternMismatchError(SparsePatternError):
+    """A sparse matrix of another pattern, plan or options than the tensor or call that it meets."""
+
+
 class PackedDataError(AbeleError, ValueError):
     """Samples, fields or packs of which no rows of packed data can be made."""
 
@@ -370,7 +382,7 @@ _SHORTEST_BEGINNING = 4
 
 
 def _plain(name: str) -> str:
-    return "".join(letter for letter in name.casefold() if letter not in "_- ")
+    return "".join(letter for letter in str(name).casefold() if letter not in "_- ")
 
 
 def _slips(a: str, b: str, most: int) -> int:
