@@ -171,6 +171,8 @@ def _take_last(form: Form, name: str, value: Any, given: dict[str, Any]) -> None
         if "options" not in form.parameters:
             raise InvalidOptionError(f"{_name(form)} has no options, got {dict(value)}")
         given["options"] = value
+    elif name == "cache" and "cache" in form.parameters:
+        given["cache"] = value
 
 
 def _name(form: Form) -> str:
