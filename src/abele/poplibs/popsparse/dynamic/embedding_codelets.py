@@ -1,0 +1,229 @@
+"""Vertices of slices and updates of dynamic sparse matrices, on the tiles and on the host.
+
+Example: rows 25 to 50 of a cell and the indices 3, 30, 31: the vertex finds rows 5 and 6 of its cell, if the bucket has
+them, and writes the columns of their values; columns without a value stay zero.
+"""
+
+# Bodies and annotations are in the vertex language, whose own compiler checks their types.
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+from functools import cache
+
+from abele.codelet import InOut, Input, Output, Vector, Vertex, codelet
+from abele.numerics import ElementType, f32, i64, u16, u32
+from abele.poplibs.popsparse.dynamic.codelets import Walked
+
+
+@cache
+def slice_codelet(how: Walked, cell_rows: int, *, clears: bool) -> type:
+    """Write the values of rows that ``dense`` names to ``out``, a column of it for each index."""
+    dtype, header, slots = how.dtype, how.header, how.meta_slots
+    high, wide = how.block
+    area, values = high * wide, how.nz_slots * high * wide
+
+    @codelet
+    class SparseEmbeddingSlice(Vertex):
+        meta: Input[Vector[u16]]
+        nz: Input[Vector[dtype]]
+        dense: Input[Vector[u32]]
+        out: InOut[Vector[dtype]]
+        cell: u32
+        columns: u32
+        stride: u32
+
+        def compute(self):
+            step = i64(self.stride)
+            if clears:
+                for i in range(i64(len(self.out))):
+                    self.out[i] = dtype(0.0)
+            for bucket in range(i64(len(self.meta)) // slots):
+                at, last, value = bucket * slots, bucket * slots + slots - header, bucket * values
+                while at <= last:
+                    if self.meta[at] == 0:
+                        at = last + 1
+                    else:
+                        if u32(self.meta[at]) == self.cell:
+                            row, v = at + header, value
+                            for _r in range(i64(self.meta[at + 6])):
+                                x, count = i64(self.meta[row]), i64(self.meta[row + 1])
+                                first = (i64(self.meta[at + 1]) * cell_rows + x) * high
+                                for i in range(i64(self.columns)):
+                                    down = i64(self.dense[i]) - first
+                                    if down >= 0 and down < high:
+                                        for j in range(count):
+                                            y = i64(self.meta[row + 2 + j]) * wide
+                                            for across in range(wide):
+                                                w = self.nz[v + j * area + down * wide + across]
+                                                self.out[(y + across) * step + i] = w
+                                v += count * area
+                                row += 2 + count
+                        value += i64(self.meta[at + 3]) * area
+                        at += max(i64(self.meta[at + 4]), i64(header))
+
+    return SparseEmbeddingSlice
+
+
+@cache
+def update_codelet(how: Walked, cell_rows: int, num_indices: int, columns: int) -> type:
+    """Add the columns of slices whose index is a row of the bucket to the sums of that row's values.
+
+    ``grad`` are indices of the tile that the slices ``acts`` come from; beyond the last index there are none.
+    """
+    dtype, header, slots = how.dtype, how.header, how.meta_slots
+    high, wide = how.block
+    area = high * wide
+    whole = num_indices // columns
+    rest = num_indices - whole * columns
+
+    @codelet
+    class SparseEmbeddingUpdate(Vertex):
+        meta: Input[Vector[u16]]
+        grad: Input[Vector[u32]]
+        acts: Input[Vector[dtype]]
+        out: InOut[Vector[f32]]
+        cell: Input[Vector[u32]]
+        columns: u32
+
+        def compute(self):
+            step = i64(self.columns)
+            at, last, value = i64(0), i64(slots - header), i64(0)
+            # Which z tile this comes from tells how many indices it has.
+            z = i64(self.cell[1])
+            n = step if z < whole else (i64(rest) if z == whole else i64(0))
+            while at <= last:
+                if self.meta[at] == 0:
+                    at = last + 1
+                else:
+                    if u32(self.meta[at]) == self.cell[0]:
+                        row, v = at + header, value
+                        for _r in range(i64(self.meta[at + 6])):
+                            x, count = i64(self.meta[row]), i64(self.meta[row + 1])
+                            first = (i64(self.meta[at + 1]) * cell_rows + x) * high
+                            for i in range(n):
+                                down = i64(self.grad[i]) - first
+                                if down >= 0 and down < high:
+                                    for j in range(count):
+                                        y = i64(self.meta[row + 2 + j]) * wide
+                                        for across in range(wide):
+                                            d = f32(self.acts[(y + across) * step + i])
+                                            self.out[v + j * area + down * wide + across] += d
+                            v += count * area
+                            row += 2 + count
+                    value += i64(self.meta[at + 3]) * area
+                    at += max(i64(self.meta[at + 4]), i64(header))
+
+    return SparseEmbeddingUpdate
+
+
+@cache
+def add_codelet(dtype: ElementType, scale: ElementType) -> type:
+    """Add scaled sums to values."""
+    factor = scale
+
+    @codelet
+    class SparseScaledAdd(Vertex):
+        values: InOut[Vector[dtype]]
+        sums: Input[Vector[f32]]
+        scale: Input[Vector[factor]]
+
+        def compute(self):
+            s = f32(self.scale[0])
+            for i in range(i64(len(self.values))):
+                d = s * self.sums[i]
+                self.values[i] = dtype(f32(self.values[i]) + d)
+
+    return SparseScaledAdd
+
+
+@cache
+def host_slice_codelet(how: Walked, cell_rows: int) -> type:
+    """The columns of one part of y, of all slices."""
+    dtype, header, slots = how.dtype, how.header, how.meta_slots
+    high, wide = how.block
+    area, values = high * wide, how.nz_slots * high * wide
+
+    @codelet
+    class HostSparseSlice(Vertex):
+        meta: Input[Vector[u16]]
+        nz: Input[Vector[dtype]]
+        indices: Input[Vector[u32]]
+        out: Vector[Output[Vector[dtype]]]
+        part: u32
+
+        def compute(self):
+            for y in range(i64(len(self.out))):
+                for i in range(i64(len(self.out[y]))):
+                    self.out[y][i] = dtype(0.0)
+            for bucket in range(i64(len(self.meta)) // slots):
+                at, last, value = bucket * slots, bucket * slots + slots - header, bucket * values
+                while at <= last:
+                    if self.meta[at] == 0:
+                        at = last + 1
+                    else:
+                        if u32(self.meta[at + 2]) == self.part:
+                            row, v = at + header, value
+                            for _r in range(i64(self.meta[at + 6])):
+                                x, count = i64(self.meta[row]), i64(self.meta[row + 1])
+                                first = (i64(self.meta[at + 1]) * cell_rows + x) * high
+                                for i in range(i64(len(self.indices))):
+                                    down = i64(self.indices[i]) - first
+                                    if down >= 0 and down < high:
+                                        for j in range(count):
+                                            y = i64(self.meta[row + 2 + j]) * wide
+                                            for across in range(wide):
+                                                w = self.nz[v + j * area + down * wide + across]
+                                                self.out[y + across][i] = w
+                                v += count * area
+                                row += 2 + count
+                        value += i64(self.meta[at + 3]) * area
+                        at += max(i64(self.meta[at + 4]), i64(header))
+
+    return HostSparseSlice
+
+
+@cache
+def host_update_codelet(how: Walked, cell: tuple[int, int], num_indices: int, scale: ElementType) -> type:
+    """Values of one bucket, with the slices of all indices added."""
+    dtype, header, slots = how.dtype, how.header, how.meta_slots
+    high, wide = how.block
+    area, factor = high * wide, scale
+    rows, columns = cell
+
+    @codelet
+    class HostSparseUpdate(Vertex):
+        meta: Input[Vector[u16]]
+        values: InOut[Vector[dtype]]
+        indices: Input[Vector[u32]]
+        slices: Input[Vector[dtype]]
+        scale: Input[Vector[factor]]
+
+        def compute(self):
+            s = f32(self.scale[0])
+            at, last, value = i64(0), i64(slots - header), i64(0)
+            while at <= last:
+                if self.meta[at] == 0:
+                    at = last + 1
+                else:
+                    row, v = at + header, value
+                    for _r in range(i64(self.meta[at + 6])):
+                        x, count = i64(self.meta[row]), i64(self.meta[row + 1])
+                        first = (i64(self.meta[at + 1]) * rows + x) * high
+                        for j in range(count):
+                            y = (i64(self.meta[at + 2]) * columns + i64(self.meta[row + 2 + j])) * wide
+                            for down in range(high):
+                                for across in range(wide):
+                                    total = f32(0.0)
+                                    for i in range(num_indices):
+                                        if i64(self.indices[i]) == first + down:
+                                            total += f32(self.slices[(y + across) * num_indices + i])
+                                    to = v + j * area + down * wide + across
+                                    d = s * total
+                                    self.values[to] = dtype(f32(self.values[to]) + d)
+                        v += count * area
+                        row += 2 + count
+                    value += i64(self.meta[at + 3]) * area
+                    at += max(i64(self.meta[at + 4]), i64(header))
+
+    return HostSparseUpdate
