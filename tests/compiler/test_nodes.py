@@ -376,6 +376,17 @@ def test_divergence__predicate_from_a_stream_of_each_replica__is_refused(pair: G
     compile_program(pair, Sequence(fill, AssumeEqualAcrossReplicas(flag), node))
 
 
+def test_divergence__of_what_comes_of_a_promised_variable__is_allowed(pair: Graph) -> None:
+    halves = pair.variable(i32, (2,), "halves").map(0)
+    stream = pair.host_stream_in("both", i32, (2,), replicated=True)
+    made = pair.variable(i32, (), "made").map(0)
+    steps = Sequence(Copy(stream, halves), Copy(halves[0], made))
+    assert "data of its own" in diverges(
+        pair, Sequence(steps, AssumeEqualAcrossReplicas(halves[0]), If(made, Sequence()))
+    )
+    compile_program(pair, Sequence(steps, AssumeEqualAcrossReplicas(halves), If(made, Sequence())))
+
+
 def test_divergence__broadcast_stream_or_constant__may_steer(pair: Graph) -> None:
     flag, fill = flag_from_stream(pair, replicated=False)
     compile_program(pair, Sequence(fill, If(flag, work_on(pair, 8))))

@@ -29,6 +29,7 @@ from abele.network import (
     verify,
 )
 from abele.network.ops import build
+from abele.network.split import Split
 from abele.poplibs.gcl import CommGroup
 
 REPLICAS = 4
@@ -69,6 +70,19 @@ def test_all_reduce__groups_and_types__take_an_op_each(accumulation: int, togeth
     made = {v for op in reduces(net) for v in op.outputs}
     assert {op.inputs[1] for op in net.ops if op.kind == "update"} == made
     assert parse(str(net)) == net
+
+
+@pytest.mark.parametrize(("strategy", "scale"), [(MeanStrategy.POST, 1.0), (MeanStrategy.RUNNING, 0.25)])
+def test_all_reduce__of_parts_that_replicas_exchange__does_not_make_up_for_smaller_groups(
+    strategy: MeanStrategy, scale: float
+) -> None:
+    sizes, own = {"a": 3, "b": 3}, (("b", CommGroup.orthogonal(2)),)
+    schedule = Schedule(1, 2, replicas=REPLICAS, own_values=own, strategy=strategy)
+    shared = replace(schedule, expert_parallel=CommGroup.consecutive(2), splits=(("b", Split(0, 6)),))
+    assert shared.exchanged == ("b",)
+    assert shared.parts_group == CommGroup.consecutive(2)
+    alone, exchanged = (reduces(optimised(s, sizes))[-1].attrs["scale"] for s in (schedule, shared))
+    assert (alone, exchanged) == (2 * scale, scale)
 
 
 def test_all_reduce__one_replica__is_none() -> None:

@@ -241,3 +241,26 @@ def test_collective__on_replicas_that_do_not_divide__is_refused() -> None:
 def test_largest__has_no_derivative() -> None:
     with pytest.raises(UnsupportedOpError, match="largest of several replicas"):
         weighted(OPS["max"], CommGroup.consecutive(2), 2)
+
+
+def test_largest_of_replicas__steers_a_loop__that_all_go_through_as_often() -> None:
+    net = NetworkBuilder()
+    count = net.input((), "i32", "count")
+    most = build.largest_of_replicas(net, count)
+
+    def is_left(body: BlockBuilder, done: Value) -> Value:
+        return build.map_(body, arg(0) < arg(1), [done, most], "bool")
+
+    (trips,) = build.while_(
+        net, [net.constant(0, "i32")], is_left, lambda body, _, done: [build.map_(body, arg(0) + 1, [done])]
+    )
+    net.output(trips)
+    made = net.finish()
+    verify(made)
+    assert parse(str(made)) == made
+    counts = np.array([2, 5, 3], np.int32)
+    assert [int(f[made.outputs[0]]) for f in evaluate_replicas(made, [{made.inputs[0]: c} for c in counts])] == [5] * 3
+    assert int(evaluate(made, {made.inputs[0]: counts[0]})[made.outputs[0]]) == 2
+    for mode in ("native", "tiles"):
+        session = Session.of(made, Schedule(replicas=3), settings=Settings(mode=mode))
+        assert np.asarray(session(counts)[0]).tolist() == [5, 5, 5]

@@ -15,6 +15,7 @@ from abele.arrays import Int64
 from abele.compiler.account_code import CodeTables, code_tables
 from abele.compiler.account_exchange import PhaseOf, exchange_blocks, ipu_tables, planned_blocks
 from abele.compiler.account_groups import compute_by_tile, group_tables, schedule_of
+from abele.compiler.account_sparse import sparse_tables
 from abele.compiler.account_steps import RunTables, basis_of, is_estimated, run_tables, steps_table
 from abele.compiler.account_supersteps import superstep_tables, superstep_variables
 from abele.compiler.account_tiles import (
@@ -284,6 +285,7 @@ class Reporter:
             step_groups=groups.step_groups,
             **self._exchange_tables(rows, phases, phase_of, executions),
             **self._run_tables([p for _, p in rows], account, groups.row_of, [s.free for s in schedules]),
+            **sparse_tables(graph.sparse_operands.values()),
             meta={
                 "abele_version": version("abele"),
                 "created": _now(),

@@ -76,7 +76,7 @@ def check_divergence(graph: Graph, steps: Sequence[Step], accesses: Mapping[int,
     Model: whole variables, whatever the order of steps. A variable may differ if it is the replica's number; if it is
     written by a stream with data for each replica, a remote buffer, the host, a cycle counter or the random seeds; if
     its first value comes from the host; or if a step writes it that reads a variable that may differ. The user's word
-    (AssumeEqualAcrossReplicas) stands for the tensor that it names.
+    (AssumeEqualAcrossReplicas) stands for the tensor that it names; a variable that it names whole does not differ.
     """
     if graph.replicas == 1:
         return
@@ -96,6 +96,7 @@ def _varying(
 ) -> dict[int, int | str]:
     """Variables that may differ between replicas, with why: a variable that they come from, or a text."""
     source: dict[int, int | str] = {}
+    promised = _promised_whole(graph, steps)
     for number, variable in enumerate(graph.variables):
         if variable.kind == "replica_index":
             source[number] = "it is the number of the replica"
@@ -104,7 +105,7 @@ def _varying(
     for step in steps:
         why = meaning_of(step.node).differs(step.node)
         if why is not None:
-            for number in accesses[step.index].writes.tolist():
+            for number in set(accesses[step.index].writes.tolist()) - promised:
                 source.setdefault(number, f"{why} writes it")
     changed = True
     while changed:
@@ -112,12 +113,20 @@ def _varying(
         for step in steps:
             access = accesses[step.index]
             cause = next((n for n in access.reads.tolist() if n in source), None)
-            fresh = [n for n in access.writes.tolist() if n not in source] if cause is not None else []
+            written = access.writes.tolist() if cause is not None else []
+            fresh = [n for n in written if n not in source and n not in promised]
             for number in fresh:
                 assert cause is not None
                 source[number] = cause
                 changed = True
     return source
+
+
+def _promised_whole(graph: Graph, steps: Sequence[Step]) -> set[int]:
+    """Numbers of variables that are promised, all of each, to be the same in every replica."""
+    named = [s.node.tensor for s in steps if isinstance(s.node, AssumeEqualAcrossReplicas)]
+    whole = {v for t in named for v in t.variables if t.size == v.size and len(t.variables) == 1}
+    return {number for number, variable in enumerate(graph.variables) if variable in whole}
 
 
 def _predicate(node: Program) -> Tensor:

@@ -200,8 +200,8 @@ def _parts(step: Program) -> Iterator[Program]:
 
 
 def _is_plain(tensor: Tensor) -> bool:
-    """True for a view of one strided piece that a copy can write."""
-    return tensor.strided() is not None and tensor.writable
+    """True for a view of one strided piece, in its variable's type, that a copy can write."""
+    return tensor.strided() is not None and tensor.writable and tensor.variables[0].dtype == tensor.dtype
 
 
 def _in_order(tensor: Tensor) -> Tensor:

@@ -31,6 +31,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
+import numpy as np
 import numpy.typing as npt
 
 from abele.errors import AbeleError
@@ -39,6 +40,7 @@ from abele.graph.compute_set import ComputeSet
 from abele.graph.debug import DebugRecord, caller
 from abele.graph.mapping import TileMapping
 from abele.graph.program import Execute, LibraryCall, walk
+from abele.graph.sparse_operand import SparseNote
 from abele.graph.structural_key import Likeness, digest
 from abele.graph.substitution import Substitution, can_substitute
 from abele.graph.variable import Variable
@@ -139,6 +141,7 @@ class _Built:
         compute_sets: New compute sets, with their debug information with marks.
         steps: Steps that were appended to the program.
         results: Results of the function that built it.
+        sparse: Notes on sparse operands, whose names may have marks in them.
         marked: Debug information with marks of steps and groups of vertices that have some in their names.
         line: User's line that asked for the whole program.
         system: The machine.
@@ -153,6 +156,7 @@ class _Built:
     compute_sets: tuple[tuple[ComputeSet, DebugRecord], ...]
     steps: tuple[Program, ...]
     results: Results
+    sparse: tuple[SparseNote, ...] = ()
     marked: dict[Named, DebugRecord] = field(default_factory=dict)
 
     def is_on(self, tiles: range) -> bool:
@@ -268,9 +272,17 @@ def _detached(built: _Built) -> _CachedLowering:
         compute_sets=tuple((sets[c], debug) for c, debug in built.compute_sets),
         steps=tuple(map(by.step, built.steps)),
         results=tuple(None if t is None else by.tensor(t) for t in built.results),
+        sparse=tuple(_noted(o, by) for o in built.sparse),
         marked={},
     )
     return _CachedLowering(alone, tuple(v.mapping for v in built.operands), count)
+
+
+def _noted(operand: SparseNote, by: Substitution, names: _Names | None = None, tiles: int = 0) -> SparseNote:
+    """A note on a sparse operand at another place, so many tiles further on."""
+    words = None if operand.words is None else by.tensor(operand.words)
+    name = operand.name if names is None else names.filled(operand.name)
+    return replace(operand, name=name, words=words, tile=operand.tile + np.int32(tiles))
 
 
 def _bytes(group: VertexGroup) -> int:
@@ -392,6 +404,8 @@ class Repeats:
                 made.add_group(by.group(group))
         for step in built.steps:
             prog.add(by.step(step))
+        for operand in built.sparse:
+            graph.note_sparse(_noted(operand, by, names))
         return tuple(None if t is None else by.tensor(t) for t in built.results)
 
     def _first(self, operands: Sequence[Variable], prog: Steps, make: Callable[[], T]) -> tuple[T, _Built | None]:
@@ -399,8 +413,13 @@ class Repeats:
         counts = len(graph.variables), len(graph.compute_sets), len(prog.steps)
         before = self._state(operands)
         names = _Names(graph.origin(""), tuple(v.name for v in operands))
+        noted = len(graph.sparse_operands)
         with _marked(operands):
             results = make()
+        new_notes = list(graph.sparse_operands)[noted:]
+        sparse = tuple(graph.sparse_operands.pop(key) for key in new_notes)
+        for operand in sparse:
+            graph.note_sparse(replace(operand, name=names.filled(operand.name)))
         built = _Built(
             origin=names.origin,
             where=self.where,
@@ -411,6 +430,7 @@ class Repeats:
             compute_sets=tuple((c, c.debug) for c in graph.compute_sets[counts[1] :]),
             steps=tuple(prog.steps[counts[2] :]),
             results=results,
+            sparse=sparse,
         )
         _fill_names(built, names)
         # A stream, say, that was made on the way, or an operand that was mapped, is more than substitution can repeat.
@@ -441,6 +461,8 @@ class Repeats:
             sets[source] = graph.copy_compute_set(source, renaming.scoped(debug), by)
         for step in built.steps:
             prog.add(by.step(step))
+        for operand in built.sparse:
+            graph.note_sparse(_noted(operand, by, names, tiles))
         return tuple(None if t is None else by.tensor(t) for t in built.results)
 
     def _later(self, mapping: TileMapping, tiles: int) -> TileMapping:

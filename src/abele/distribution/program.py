@@ -289,7 +289,7 @@ class _ProgramBuilder:
     @cached_property
     def _parts(self) -> dict[str, CommGroup]:
         """Parameters split into parts over replicas, and the replicas with all parts together."""
-        return {name: self.schedule.tensor_parallel for name, _ in self.schedule.splits}
+        return {name: self.schedule.parts_group for name, _ in self.schedule.splits}
 
     def build(self, modes: RunModes) -> NetworkProgram:
         """The whole program; what belongs to no op of the network has the caller's source line."""

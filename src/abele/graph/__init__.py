@@ -51,6 +51,7 @@ from abele.graph.program import (
 from abele.graph.regions import Regions, boxes, rows, whole
 from abele.graph.remote import RemoteBuffer
 from abele.graph.replica_copies import CrossReplicaCopy, CrossReplicaExchange
+from abele.graph.sparse_operand import BucketWords, SparseNote
 from abele.graph.stream import Stream
 from abele.graph.sync_group import SyncGroup
 from abele.graph.tensor import Strided, Tensor, concat, stack
@@ -64,6 +65,7 @@ __all__ = [
     "Argument",
     "AssumeEqualAcrossReplicas",
     "Block",
+    "BucketWords",
     "Call",
     "ComputeSet",
     "Copy",
@@ -103,6 +105,7 @@ __all__ = [
     "SetFloatingPointBehaviour",
     "SetHwSeeds",
     "Shared",
+    "SparseNote",
     "StashCopy",
     "StateData",
     "Steps",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -35,6 +36,7 @@ from abele.graph.mapping import TileMapping
 from abele.graph.origins import Origins
 from abele.graph.place import AddressSpace, Placement, initialise, overlay
 from abele.graph.remote import RemoteBuffer
+from abele.graph.sparse_operand import SparseNote
 from abele.graph.stream import Stream
 from abele.graph.sync_group import SyncGroup, new_sync_group
 from abele.graph.tensor import Tensor, stack
@@ -77,6 +79,7 @@ class Graph:
         remote_buffers: Remote buffers by name.
         host_functions: Host functions by name.
         host_handles: Named tensors by name.
+        sparse_operands: Notes on sparse matrices of library calls, by what makes one of them.
 
     Raises:
         GraphReplicationError: The IPUs cannot be shared out equally.
@@ -106,6 +109,7 @@ class Graph:
         self.remote_buffers: dict[str, RemoteBuffer] = {}
         self.host_functions: dict[str, HostFunction] = {}
         self.host_handles: dict[str, HostHandle] = {}
+        self.sparse_operands: dict[Hashable, SparseNote] = {}
         self._origins = Origins()
         self._space = AddressSpace()
 
@@ -249,6 +253,11 @@ class Graph:
             TileMappingError: One is outside; ``what`` lies there.
         """
         return tiles
+
+    def note_sparse(self, operand: SparseNote) -> None:
+        """Note a sparse matrix for reports, once for all calls that spread it alike."""
+        noted = replace(operand, tile=self.in_top_level(operand.tile, operand.name))
+        self.sparse_operands.setdefault(noted.key, noted)
 
     def sync_group(self, tiles: npt.ArrayLike, name: str = "sync group") -> SyncGroup:
         """Tiles that meet at barriers of their own, such as IO tiles; all others of an IPU are one group.

@@ -122,6 +122,8 @@ class Schedule:
         every_replica: Names of those of which the host has a row for each replica, in place of one for each group.
         tensor_parallel: Replicas that compute one model together: they are given the same inputs, draw the same random
             numbers, and what they have alike counts once, in gradients and among the outputs.
+        expert_parallel: Replicas that have parts of some weights, and exchange what these work on: inputs differ, and a
+            part's gradient is of all of them.
         splits: Splits of the host's arrays of some of ``own_values`` into those of the groups; others have a row for
             each group.
         ranks: Processes that execute equally many consecutive replicas each. Batches are those of one process's own.
@@ -154,6 +156,7 @@ class Schedule:
     every_replica: tuple[str, ...] = ()
     ranks: int = 1
     tensor_parallel: CommGroup = EACH_ITS_OWN
+    expert_parallel: CommGroup = EACH_ITS_OWN
     splits: tuple[tuple[str, Split], ...] = ()
     pipeline: PipelineSchedule = PipelineSchedule.GROUPED
     io_tiles: int = 0
@@ -169,7 +172,12 @@ class Schedule:
         object.__setattr__(self, "stash", None if self.stash is None else _stash_of(self.stash))
         if isinstance(self.io_tiles, bool) or not isinstance(self.io_tiles, int) or self.io_tiles < 0:
             raise InvalidOptionError(f"a schedule's io_tiles is a whole number, not {self.io_tiles!r}")
-        for group in (self.input_groups, self.tensor_parallel, *(group for _, group in self.own_values)):
+        for group in (
+            self.input_groups,
+            self.tensor_parallel,
+            self.expert_parallel,
+            *(group for _, group in self.own_values),
+        ):
             group.members(self.replicas)
         if self.replicas % self.ranks:
             raise GraphReplicationError(f"{self.replicas} replicas cannot be shared by {self.ranks} ranks")
@@ -269,6 +277,17 @@ class Schedule:
         """Model of each replica, by number, of those that replicas compute together."""
         members = self.tensor_parallel.members(self.replicas)
         return tuple(int(n) for n in np.argsort(members.ravel()) // members.shape[1])
+
+    @property
+    def exchanged(self) -> tuple[str, ...]:
+        """Parameters of which replicas of an expert-parallel group have parts."""
+        alone = self.expert_parallel.members(self.replicas).shape[1] == 1
+        return () if alone else tuple(name for name, _ in self.splits)
+
+    @property
+    def parts_group(self) -> CommGroup:
+        """Replicas that have all parts of split parameters together."""
+        return self.expert_parallel if self.exchanged else self.tensor_parallel
 
     @property
     def data_parallel(self) -> CommGroup:

@@ -124,7 +124,8 @@ class Mirror:
         copied = False
         with self._lock.held():
             for name, end, cell in self._cells(self._ends):
-                if (self._follow_host or name in shared) and self._seen.get(name) != cell.version:
+                follows = self._follow_host or cell.follows_host or name in shared
+                if follows and self._seen.get(name) != cell.version:
                     self._write(name, end, cell)
                     copied = True
         if copied and self.told is not None:
@@ -134,9 +135,10 @@ class Mirror:
     def _is_alone(self) -> bool:
         """True if nothing can be newer elsewhere until some cell notes a change."""
         return all(
-            cell.holder is self or (cell.holder is None and name not in self._changing)
+            (cell.holder is self or (cell.holder is None and name not in self._changing))
+            and (cell.notes_writes or not (self._follow_host or cell.follows_host))
             for name, _, cell in self._cells(self._ends)
-        ) and (not self._follow_host or all(cell.notes_writes for _, _, cell in self._cells(self._ends)))
+        )
 
     def _write(self, name: str, end: End, cell: SharedArray) -> None:
         if self._device is not None:

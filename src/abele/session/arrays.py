@@ -53,9 +53,12 @@ class SharedArray:
     Attributes:
         notes_writes: True if every write of the host's copy is noted in :data:`CHANGES`; otherwise sessions look at
             ``version`` before each run. Subclasses say so themselves; memory that others write too cannot.
+        follows_host: True if writes on the host reach the next run of every session, also of those that take others
+            when they are told to. What runs change must not be.
     """
 
     notes_writes: ClassVar[bool] = True
+    follows_host: bool = False
 
     def __init_subclass__(cls) -> None:
         cls.notes_writes = cls.__dict__.get("notes_writes", False)

@@ -311,8 +311,8 @@ def test_load__no_such_file_or_another_kind__is_refused(tmp_path: Path) -> None:
 
 def test_load__newer_version__is_refused_with_what_to_do(tmp_path: Path) -> None:
     made(tmp_path)
-    newer = rewritten(tmp_path / "program.abele-exe", tmp_path / "newer", lambda d: d.update(version=6))
-    with pytest.raises(FileFormatError, match="format version 6; this Abele reads up to version 5") as caught:
+    newer = rewritten(tmp_path / "program.abele-exe", tmp_path / "newer", lambda d: d.update(version=7))
+    with pytest.raises(FileFormatError, match="format version 7; this Abele reads up to version 6") as caught:
         ab.Executable.load(newer)
     assert "install a newer Abele" in (caught.value.remedy or "")
 

@@ -20,6 +20,7 @@ Size = Annotated[int, Meta(ge=0, le=1 << 40)]
 """A number of elements, bytes or times."""
 Number = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
 """A position in another table, or a tile."""
+Positive = Annotated[int, Meta(ge=1, le=1 << 40)]
 Small = Annotated[int, Meta(ge=0, le=10_000)]
 Shape = Annotated[list[Size], Meta(max_length=64)]
 Array = Name
@@ -115,6 +116,24 @@ class SyncGroupRow(Row):
     debug: Debug
 
 
+class SparseNoteRow(Row):
+    """A note on a sparse operand: fields of ``SparseNote`` in order, tiles and values as arrays; buckets or null."""
+
+    name: Name
+    library: Literal["static", "dynamic", "experimental"]
+    dtype: Name
+    shape: tuple[Size, Size]
+    block: tuple[Positive, Positive]
+    blocks: Size
+    tile: Array
+    values: Array
+    groups: Positive
+    capacity: Size
+    worst_passes: Size
+    words: Number | None
+    buckets: tuple[Size, Positive, Positive, Positive] | None
+
+
 class FieldRow(Row):
     """A field of a codelet."""
 
@@ -200,6 +219,7 @@ class GraphTable(KeyedTable):
     compute_sets: list[ComputeSetRow]
     codelets: list[CodeletTable]
     regions: list[RegionsTable]
+    sparse_operands: list[SparseNoteRow] = []
 
 
 # --- views -----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import astuple, fields
 from typing import Any
 
 import msgspec
@@ -29,11 +29,13 @@ from abele.compiler.store.records import CODELET_TREE, decode, encode
 from abele.compiler.store.views import ViewsIn, ViewsOut, Writer
 from abele.errors import FileFormatError, MachineError
 from abele.graph import (
+    BucketWords,
     ComputeSet,
     DebugRecord,
     Edge,
     Graph,
     Regions,
+    SparseNote,
     StateData,
     Stream,
     TileMapping,
@@ -287,11 +289,21 @@ class GraphOut:
             "compute_sets": sets,
             "codelets": self._codelet_rows,
             "regions": self._region_rows,
+            "sparse_operands": [self._sparse(o) for o in graph.sparse_operands.values()],
         }
 
     def debug(self, debug: DebugRecord) -> list[Any]:
         """Name and source line of an object."""
         return [debug.name, debug.path, self.path(debug.file), debug.line, debug.text]
+
+    def _sparse(self, operand: SparseNote) -> list[Any]:
+        o, buckets = operand, operand.buckets
+        sizes = [list(o.shape), list(o.block), o.blocks]
+        arrays = [self._writer.array(o.tile), self._writer.array(o.values)]
+        words = None if o.words is None else self.views.number(o.words)
+        place = None if buckets is None else list(astuple(buckets))
+        room = [o.groups, o.capacity, o.worst_passes]
+        return [o.name, o.library, o.dtype, *sizes, *arrays, *room, words, place]
 
     def _stream(self, stream: Stream) -> list[Any]:
         place = [stream.direction, stream.replicated, stream.buffering_depth, self.debug(stream.debug)]
@@ -376,6 +388,36 @@ class GraphIn:
             for group in made.groups:
                 with part(f"compute set {number}"):
                     compute_set.add_group(self._group(group))
+        for number, noted in enumerate(table.sparse_operands):
+            with part(f"sparse operand {number}"):
+                self._add_sparse(number, noted)
+
+    def _add_sparse(self, number: int, row: stored.SparseNoteRow) -> None:
+        tile, values = self._archive.vector(row.tile, np.int32), self._archive.vector(row.values, np.int64)
+        area = float(row.groups) * row.shape[0] * row.shape[1]
+        held = float(row.blocks) * row.block[0] * row.block[1]
+        if len(tile) != len(values) or len(np.unique(tile)) != len(tile) or (values < 0).any():
+            raise ValueError("its values are not those of tiles")
+        if (tile < 0).any() or (tile >= self.graph.num_tiles).any():
+            raise ValueError("it is on a tile that the system lacks")
+        if max(area, held, float(row.capacity), values.astype(float).sum()) > _MOST_ELEMENTS:
+            raise ValueError("it has more elements than can be counted")
+        operand = SparseNote(
+            name=row.name,
+            library=row.library,
+            dtype=row.dtype,
+            shape=row.shape,
+            block=row.block,
+            blocks=row.blocks,
+            tile=tile,
+            values=values,
+            groups=row.groups,
+            capacity=row.capacity,
+            worst_passes=row.worst_passes,
+            words=None if row.words is None else self.views.tensor(row.words),
+            buckets=None if row.buckets is None else BucketWords(*row.buckets),
+        )
+        self.graph.sparse_operands[number, operand.key] = operand
 
     def _codelet(self, number: int, table: stored.CodeletTable, trusted: bool) -> CodeletDef:
         with part(f"codelet {number}, {table.name!r:.80}"):

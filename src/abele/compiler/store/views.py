@@ -24,7 +24,7 @@ from abele.words import counted
 
 KIND = Kind(
     noun="executable",
-    version=5,
+    version=6,
     max_bytes=64 << 30,
     free_bytes=1 << 30,
     ratio=100,
@@ -33,6 +33,7 @@ KIND = Kind(
 )
 """Version 2: infinite constants as text, source files as portable paths. Version 3: host bodies of steps. Version 4:
 bytes of vertices' records where codelets give them. Version 5: results that may take the place of operands.
+Version 6: notes on sparse operands.
 """
 
 

@@ -19,6 +19,7 @@ from abele.network.ir.op import NetworkFunction
 from abele.network.ir.tokens import Token, Tokens, number_text, quoted, string_text
 from abele.network.ir.value import Shape
 from abele.numerics import ElementType, as_element_type, bool_, f32, i32
+from abele.sparsity import Pattern, grid_of
 
 # Element-wise expressions as text that reads back: ``$0 * exp($1 + 2.0)``, where ``$i`` is an element of operand i.
 #
@@ -120,12 +121,14 @@ def records() -> dict[str, type]:
     """The dataclasses that attributes may be, by name."""
     from abele.network.automatic_scale import AutomaticLossScale
     from abele.network.ir.op import ConvGroup, PlanHint
+    from abele.network.ops.sparse_slots import SlotPlan
     from abele.network.optimisers import RULES
     from abele.poplibs.poplin.conv_params.params import ConvParams
     from abele.poplibs.popnn.pool_params import PoolParams
 
     return {
-        record.__name__: record for record in (ConvParams, PoolParams, ConvGroup, PlanHint, AutomaticLossScale, *RULES)
+        record.__name__: record
+        for record in (ConvParams, PoolParams, ConvGroup, PlanHint, AutomaticLossScale, SlotPlan, *RULES)
     }
 
 
@@ -174,6 +177,8 @@ def attribute_text(value: Any, data: Data) -> str:
             return f"set[{', '.join(sorted(attribute_text(v, data) for v in value))}]"
         case ElementType():
             return f"type({value})"
+        case Pattern():
+            return _pattern_text(value, data)
     if is_dataclass(value) and type(value).__name__ in records():
         return _record_text(value, data)
     raise TypeError(f"{value!r} is no attribute of an op")
@@ -188,6 +193,15 @@ def _record_text(record: Any, data: Data) -> str:
         if f.compare and (default is MISSING or value != default or type(value) is not type(default)):
             parts.append(f"{f.name}={attribute_text(value, data)}")
     return f"{type(record).__name__}({', '.join(parts)})"
+
+
+def _pattern_text(pattern: Pattern, data: Data) -> str:
+    """A pattern: shape, block, and a bit for each block of the grid, row by row."""
+    bits = Dense(np.packbits(pattern.mask))
+    inline = bits.contents.size <= INLINE_ELEMENTS
+    held = quoted(bits.contents.tobytes().hex()) if inline else f"@{data.name(bits)}"
+    (rows, columns), (height, width) = pattern.shape, pattern.block
+    return f"pattern([{rows}, {columns}], [{height}, {width}], {held})"
 
 
 def _contents_text(dense: Dense, data: Data) -> str:
@@ -279,7 +293,43 @@ class AttributeReader:
             made: Any = tokens.element_type()
             tokens.expect(")")
             return made
+        if token.text == "pattern":
+            return self._pattern(token)
         return self._record(token, shape, dtype)
+
+    def _pattern(self, token: Token) -> Pattern:
+        tokens = self.tokens
+        shape = self._pair()
+        tokens.expect(",")
+        block = self._pair()
+        tokens.expect(",")
+        with tokens.explaining(token):
+            rows, columns = grid_of(shape, block)
+        size = -(-rows * columns // 8)
+        if tokens.peek().kind == "symbol":
+            raw = self._raw(tokens.next(), size)
+        else:
+            word = tokens.peek()
+            with tokens.explaining(word):
+                raw = bytes.fromhex(tokens.string())
+            if len(raw) != size:
+                raise tokens.error(
+                    f"a grid of {rows:,} x {columns:,} blocks has {size:,} bytes, got {len(raw):,}", word
+                )
+        tokens.expect(")")
+        held = np.unpackbits(np.frombuffer(raw, np.uint8), count=rows * columns).reshape((rows, columns))
+        return Pattern.from_dense_mask(held, block)
+
+    def _pair(self) -> tuple[int, int]:
+        tokens, token = self.tokens, self.tokens.peek()
+        tokens.expect("[")
+        first = tokens.number()
+        tokens.expect(",")
+        second = tokens.number()
+        tokens.expect("]")
+        if not (type(first) is type(second) is int):
+            raise tokens.error(f"two whole numbers are wanted, got {first} and {second}", token)
+        return first, second
 
     def _record(self, token: Token, shape: Shape, dtype: ElementType | None) -> Any:
         tokens = self.tokens
@@ -340,10 +390,14 @@ class AttributeReader:
                 return np.asarray(number).astype(dtype.np)[()] if dtype.is_float else np.array(number, dtype.np)[()]
 
     def _from_data(self, token: Token, shape: Shape, dtype: ElementType) -> Dense:
+        size = int(np.prod(shape, dtype=object)) * dtype.np.itemsize
+        return Dense(np.frombuffer(self._raw(token, size), dtype.np).reshape(shape))
+
+    def _raw(self, token: Token, size: int) -> bytes:
+        """So many bytes of the contents at the end of the text."""
         name = token.text[1:]
         if name not in self.data:
             raise self.tokens.error(f"no contents @{name} at the end of the text", token)
-        size = int(np.prod(shape, dtype=object)) * dtype.np.itemsize
         if size > LARGEST_CONTENTS:
             raise self.tokens.error(f"contents of {size:,} bytes are too many", token)
         unpack = zlib.decompressobj()
@@ -353,7 +407,7 @@ class AttributeReader:
             raise self.tokens.error(f"the contents @{name} do not unpack: {error}", token) from None
         if len(raw) != size:
             raise self.tokens.error(f"the contents @{name} have another size than {size:,} bytes", token)
-        return Dense(np.frombuffer(raw, dtype.np).reshape(shape))
+        return raw
 
 
 def read_data(tokens: Tokens) -> dict[str, bytes]:

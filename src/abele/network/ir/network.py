@@ -14,6 +14,7 @@ from abele.network.ir.frozen import Dense, FrozenDict
 from abele.network.ir.op import NetworkFunction, NetworkOp, OpBlock
 from abele.network.ir.value import Value
 from abele.numerics import ElementType
+from abele.sparsity import Pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +239,8 @@ def attribute_key(value: Any) -> Any:
             return ("tuple", *map(attribute_key, value))
         case frozenset():
             return ("set", *sorted(map(attribute_key, value)))
+        case Pattern():
+            return ("pattern", value.digest)
     if is_dataclass(value):
         compared = (f.name for f in fields(value) if f.compare)
         return (type(value).__name__, *(attribute_key(getattr(value, name)) for name in compared))

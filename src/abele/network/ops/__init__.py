@@ -2,6 +2,7 @@
 
 from abele.network.ops import (
     barrier,
+    block_attention,
     checkpoint,
     constant,
     control,
@@ -10,6 +11,7 @@ from abele.network.ops import (
     ctc,
     draw,
     dropout,
+    dynamic_sparse_matmul,
     element_update,
     elementwise,
     float8,
@@ -33,6 +35,7 @@ from abele.network.ops import (
     search,
     softmax,
     sorting,
+    sparse_matmul,
     threefry,
     tiles,
     training,
@@ -42,6 +45,7 @@ from abele.network.ops import (
 
 __all__ = [
     "barrier",
+    "block_attention",
     "checkpoint",
     "constant",
     "control",
@@ -51,6 +55,7 @@ __all__ = [
     "ctc_decode",
     "draw",
     "dropout",
+    "dynamic_sparse_matmul",
     "element_update",
     "elementwise",
     "float8",
@@ -74,6 +79,7 @@ __all__ = [
     "search",
     "softmax",
     "sorting",
+    "sparse_matmul",
     "threefry",
     "tiles",
     "training",

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from abele.network.ir import BlockBuilder, FrozenDict, NetworkOp, PlanHint, Value
 from abele.network.ops.barrier import barrier
+from abele.network.ops.block_attention import block_attention, block_product, block_scores, block_softmax
 from abele.network.ops.checkpoint import checkpoint
 from abele.network.ops.constant import full
 from abele.network.ops.control import call, cond, loop, switch, while_
@@ -13,6 +14,7 @@ from abele.network.ops.convolution import convolution, transposed_convolution
 from abele.network.ops.ctc import ctc_decode, ctc_loss
 from abele.network.ops.draw import draw, exponential, integers, normal, uniform
 from abele.network.ops.dropout import dropout
+from abele.network.ops.dynamic_sparse_matmul import dynamic_sparse_linear
 from abele.network.ops.element_update import element_update
 from abele.network.ops.elementwise import cast, map_, map_of, total
 from abele.network.ops.host_call import host_call
@@ -28,6 +30,7 @@ from abele.network.ops.probe import keep, print_value
 from abele.network.ops.recurrent import lstm
 from abele.network.ops.reduction import mean, reduce, sum_to
 from abele.network.ops.replicas import (
+    largest_of_replicas,
     replica_copy,
     replica_exchange,
     replica_gather,
@@ -43,6 +46,7 @@ from abele.network.ops.scan import add_along, positions, recurrence, scan, shift
 from abele.network.ops.search import search
 from abele.network.ops.softmax import safe_softmax, softmax
 from abele.network.ops.sorting import sort, top_k
+from abele.network.ops.sparse_matmul import sampled_matmul, sparse_linear, sparse_matmul
 from abele.network.ops.threefry import random_words, threefry
 from abele.network.ops.training import (
     accumulate,
@@ -111,6 +115,10 @@ __all__ = [
     "all_reduce",
     "barrier",
     "bitcast",
+    "block_attention",
+    "block_product",
+    "block_scores",
+    "block_softmax",
     "call",
     "cast",
     "checkpoint",
@@ -122,6 +130,7 @@ __all__ = [
     "detach",
     "draw",
     "dropout",
+    "dynamic_sparse_linear",
     "element_update",
     "expand",
     "exponential",
@@ -131,6 +140,7 @@ __all__ = [
     "integers",
     "join_rows",
     "keep",
+    "largest_of_replicas",
     "linear",
     "look_up",
     "look_up_groups",
@@ -174,12 +184,15 @@ __all__ = [
     "reverse",
     "running_mean",
     "safe_softmax",
+    "sampled_matmul",
     "scan",
     "search",
     "shifted",
     "slice_",
     "softmax",
     "sort",
+    "sparse_linear",
+    "sparse_matmul",
     "sum_counts",
     "sum_rows",
     "sum_to",

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from abele.arrays import Array
-from abele.graph import CrossReplicaCopy, Tensor
+from abele.graph import AssumeEqualAcrossReplicas, Copy, CrossReplicaCopy, Tensor
 from abele.network.ir import BlockBuilder, NetworkOp, Value
 from abele.network.registry import Gradients, OpRule, RowWise, Types, no_derivative, only, require, rule
 from abele.numerics import bool_, i32
@@ -80,6 +80,11 @@ def replica_sum(net: BlockBuilder, value: Value, group: CommGroup, readers: str 
 def replica_max(net: BlockBuilder, value: Value, group: CommGroup) -> Value:
     """The largest ``value`` over the replicas of a group, element by element; it has no derivative."""
     return value if _alone(group) else net.emit_like("replica_max", [value], value, **group_attributes(group))
+
+
+def largest_of_replicas(net: BlockBuilder, value: Value) -> Value:
+    """The largest ``value`` over all replicas, element by element, by which control flow may go; no derivative."""
+    return net.emit_like("largest_of_replicas", [value], value)
 
 
 def replica_gather(net: BlockBuilder, value: Value, dim: int, group: CommGroup, readers: str = ALIKE) -> Value:
@@ -243,6 +248,43 @@ class ReplicaMax(ReplicaRule, RowWise):
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One all-reduce."""
         return gcl.all_reduce_cross_replica(to.graph, to[op.inputs[0]], "max", to.prog, group_of(op))
+
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+        """No gradients."""
+        raise no_derivative(op, "the largest of several replicas")
+
+
+@rule("largest_of_replicas")
+class LargestOfReplicas(ReplicaRule):
+    """The largest over all replicas, however many there are: the same in each, so that loops may depend on it."""
+
+    def types(self, op: NetworkOp) -> Types:
+        """Type of the operand."""
+        require(op.inputs[0].dtype != bool_, f"numbers are compared over replicas, not {op.inputs[0]}")
+        return [op.inputs[0].type]
+
+    def groups_of(self, op: NetworkOp) -> CommGroup:
+        """All replicas."""
+        return CommGroup.all()
+
+    def evaluate(self, op: NetworkOp, *args: Array) -> Any:
+        """The value itself, which all replicas have."""
+        return args[0]
+
+    def among(self, op: NetworkOp, group: Sequence[Sequence[Array]], rank: int) -> Array:
+        """The maximum in NumPy."""
+        return np.asarray(np.max([x for (x,) in group], axis=0))
+
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
+        """One all-reduce into a variable of its own, with the promise that all replicas have the same."""
+        value = to[op.inputs[0]]
+        if to.graph.replicas == 1:
+            return value
+        found = gcl.all_reduce_cross_replica(to.graph, value, "max", to.prog, CommGroup.all())
+        made = clone(to.graph, found, "largest")
+        to.prog.add(Copy(found, made, name="largest"))
+        to.prog.add(AssumeEqualAcrossReplicas(made))
+        return made
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """No gradients."""

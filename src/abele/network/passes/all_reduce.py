@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import Any, ClassVar
 
 from abele.network.ir import Network, NetworkBuilder, NetworkOp, Place, Stage, Value
@@ -17,9 +17,9 @@ from abele.network.schedule import MeanStrategy, Schedule
 from abele.numerics import ElementType
 from abele.poplibs.gcl import CommGroup
 
-_Alike = tuple[CommGroup, ElementType, int, bool]
-"""Key of gradients that are reduced together: the groups of replicas, the type, the IPU, and whether replicas share the
-sums.
+_Alike = tuple[CommGroup, ElementType, int, bool, bool]
+"""Key of gradients that are reduced together: the groups of replicas, the type, the IPU, whether replicas share the
+sums, and whether gradients are of exchanged parts.
 """
 
 
@@ -40,6 +40,8 @@ class AllReduce(Pass):
         own_values: Kind, size and stride of the groups that have values of their own, by name of the parameter.
         state: Place of the state of optimisers.
         others: Kind, size and stride of the groups over which the gradients of all other parameters are summed.
+        exchanged: Names of ``own_values`` whose gradients are of what all replicas of an expert-parallel group sent:
+            sums over these already.
     """
 
     name: ClassVar[str] = "all-reduce"
@@ -49,13 +51,15 @@ class AllReduce(Pass):
     own_values: tuple[tuple[str, tuple[Any, ...]], ...] = ()
     state: TensorLocation = ON_CHIP
     others: tuple[Any, ...] = astuple(CommGroup.all())
+    exchanged: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, schedule: Schedule) -> AllReduce:
         """The pass that a schedule asks for."""
         groups = tuple((name, astuple(group)) for name, group in schedule.own_values)
         state, others = schedule.locations.optimiser, astuple(schedule.data_parallel)
-        return cls(schedule.replicas, schedule.mean, schedule.strategy, groups, state, others)
+        whole = cls(schedule.replicas, schedule.mean, schedule.strategy, groups, state, others)
+        return replace(whole, exchanged=schedule.exchanged)
 
     def run(self, net: Network) -> Network:
         """The network with sums over replicas."""
@@ -69,10 +73,10 @@ class AllReduce(Pass):
         values = {v: v for op in updates for v in (*op.inputs, *op.outputs)}
         sums = frozenset(net.updates[total] for total in net.accumulators)
         with made.at(made.origin.renamed("all_reduce"), stage=Stage.UPDATE):
-            for (group, _, ipu, sharded), pairs in self._together(net, updates).items():
+            for (group, _, ipu, sharded, exchanged), pairs in self._together(net, updates).items():
                 gradients = list(pairs)
                 size, in_place = group.members(self.replicas).shape[1], sums.issuperset(gradients)
-                scale, like = self._scale(size), list(pairs.values())
+                scale, like = self._scale(self.replicas if exchanged else size), list(pairs.values())
                 with made.at(place=Place(ipu)):
                     reduced = (
                         build.reduce_scatter(made, gradients, like, size, scale=scale, in_place=in_place)
@@ -99,12 +103,14 @@ class AllReduce(Pass):
             group = groups.get(names[op.output], CommGroup(*self.others))
             # A gradient that several parameters have lies like one of them alone.
             sharded = group == CommGroup.all() and readers[gradient] == 1 and self._is_sharded(op)
-            found.setdefault((group, gradient.dtype, gradient.place.ipu, sharded), {})[gradient] = parameter
+            key = group, gradient.dtype, gradient.place.ipu, sharded, names[op.output] in self.exchanged
+            found.setdefault(key, {})[gradient] = parameter
         captured = {v for op in updates if op.kind != "update" for v in op.inputs}
         for parameter, gradient in net.gradients.items():
             if gradient in captured:
                 group = groups.get(parameter.name, CommGroup(*self.others))
-                found.setdefault((group, gradient.dtype, gradient.place.ipu, False), {})[gradient] = parameter
+                key = group, gradient.dtype, gradient.place.ipu, False, parameter.name in self.exchanged
+                found.setdefault(key, {})[gradient] = parameter
         return found
 
     def _is_sharded(self, op: NetworkOp) -> bool:

@@ -29,6 +29,7 @@ from abele.runtime.engine.deployment import MODES, Deployment, Programs, check_o
 from abele.runtime.engine.options import read_options, set_log_level
 from abele.runtime.engine.profiling import Profiler
 from abele.runtime.engine.run_log import AutoReport, RunLog, profile_summary
+from abele.runtime.engine.sparse_operands import with_counted
 from abele.runtime.host.access import Handle, checked_values, find_stream, find_tensor, readable, writable
 from abele.runtime.image import ImageOptions, silent
 from abele.runtime.ranks.group import Ranks
@@ -396,7 +397,7 @@ class Engine:
         ``meta["figures_of"]`` names the run that the figures of each program are of; those of a program that has not
         run to its end rest on assumptions where data decides, as in ``executable.report``.
         """
-        report = self._log.report()
+        report = with_counted(self._log.report(), self.executable, self.deployment.image)
         if not self._profiler.has_runs:
             return report
         return report.with_host(self._profiler.profile())
