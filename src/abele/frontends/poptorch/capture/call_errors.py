@@ -23,6 +23,9 @@ from abele.frontends.poptorch.capture.known_values import is_foreign, on_host
 from abele.frontends.poptorch.capture.source_lines import PYTORCH, line_now, line_of, shown
 from abele.frontends.poptorch.errors import Error, error_like
 
+FOR_EXPERTS = "where experts take the tokens routed to them, poptorch.MixtureOfExperts"
+"""Remedy of loops over experts, which pick tokens by masks."""
+
 _MOST_ELEMENTS = 1 << 26
 """Of tensors on which a call is made again; larger ones have shapes and types alone."""
 
@@ -65,14 +68,14 @@ def of_values(place: tuple[str, int], *, size: bool) -> Error:
             because=line,
             remedy="pass the size as a plain number (size=, dim_size=, num_graphs=, num_nodes=, num_classes=, "
             "output_size=), or take it from a shape or from a buffer that forward does not change; for x[i : i + n], "
-            "poptorch.dynamic_slice(x, dim, i, n, 1)",
+            f"poptorch.dynamic_slice(x, dim, i, n, 1); {FOR_EXPERTS}",
         )
     return Error(
         "the model's Python code depends on the value of a tensor, so it cannot be compiled ahead of time",
         at=at,
         because=line,
         remedy="use torch.cond or torch.where instead of a Python condition, and poptorch.for_loop instead of a loop; "
-        "plain numbers, and buffers that forward does not change, may be looked at",
+        f"plain numbers, and buffers that forward does not change, may be looked at; {FOR_EXPERTS}",
     )
 
 

@@ -33,6 +33,18 @@ def replica_scatter(value: torch.Tensor, dim: int, size: int, of_sum: bool) -> t
     return value.chunk(size, dim)[0].clone()
 
 
+@torch.library.custom_op("abele::replica_exchange", mutates_args=())
+def replica_exchange(value: torch.Tensor, size: int) -> torch.Tensor:
+    """Rows that each replica of a group has for each, sent to them."""
+    return value.clone()
+
+
+@torch.library.custom_op("abele::largest_of_replicas", mutates_args=())
+def largest_of_replicas(value: torch.Tensor) -> torch.Tensor:
+    """The largest over all replicas."""
+    return value.clone()
+
+
 @torch.library.custom_op("abele::vocabulary_embedding", mutates_args=())
 def vocabulary_embedding(table: torch.Tensor, index: torch.Tensor, entries: int, size: int) -> torch.Tensor:
     """Rows of a table whose entries are split."""
@@ -49,6 +61,16 @@ def vocabulary_cross_entropy(
 
 
 @replica_copy.register_fake
+def _(value: torch.Tensor, size: int) -> torch.Tensor:
+    return torch.empty_like(value)
+
+
+@largest_of_replicas.register_fake
+def _(value: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(value)
+
+
+@replica_exchange.register_fake
 def _(value: torch.Tensor, size: int) -> torch.Tensor:
     return torch.empty_like(value)
 

@@ -16,11 +16,12 @@ import torch.fx
 
 from abele.errors import TypeMismatchError, UnsupportedOpError
 from abele.frontends.poptorch.capture import torch_export
+from abele.frontends.poptorch.capture.call_errors import FOR_EXPERTS
 from abele.graph.debug import DebugRecord
 from abele.kernels.nest.ir import Const, Expr
 from abele.network import BlockBuilder, Value
 from abele.network.ops import build
-from abele.numerics import ElementType, bf16, bool_, f8_143, f8_152, f16, f32, i8, i16, i32, u8
+from abele.numerics import ElementType, bf16, bool_, f8_143, f8_152, f16, f32, i8, i16, i32, u8, u16
 
 # PyTorch's element types on the device: 64-bit ones are narrowed.
 
@@ -35,6 +36,7 @@ _TYPES = {
     torch.int32: i32,
     torch.int16: i16,
     torch.int8: i8,
+    torch.uint16: u16,
     torch.uint8: u8,
     torch.bool: bool_,
 }
@@ -212,8 +214,9 @@ def no_handler(node: torch.fx.Node) -> UnsupportedOpError:
 
 
 _OF_SIZE = {
-    "aten.nonzero": "torch.nonzero_static(x, size=n), or torch.where(mask, x, 0) in place of x[mask.nonzero()]",
-    "aten.where": "torch.nonzero_static(mask, size=n), or torch.where(mask, x, y) with three arguments",
+    "aten.nonzero": "torch.nonzero_static(x, size=n), or torch.where(mask, x, 0) in place of x[mask.nonzero()]"
+    f"; {FOR_EXPERTS}",
+    "aten.where": f"torch.nonzero_static(mask, size=n), or torch.where(mask, x, y) with three arguments; {FOR_EXPERTS}",
     "aten.bincount": "give minlength, larger than every number that there is",
     "aten.unique_dim": "pass the number of groups as a plain number (num_graphs=, num_nodes=, dim_size=)",
     "aten._unique2": "pass the number of groups as a plain number (num_graphs=, num_nodes=, dim_size=)",

@@ -31,6 +31,7 @@ from abele.frontends.poptorch.capture.recording import CHECKPOINT, recording
 from abele.frontends.poptorch.capture.replaced import functions_replaced
 from abele.frontends.poptorch.capture.rewriting import rewrite
 from abele.frontends.poptorch.capture.source_lines import ORIGINS, PACKAGES, user_frame, users_frame
+from abele.frontends.poptorch.capture.sparse_tensors import SparseCalls, sparse_held
 from abele.frontends.poptorch.capture.stand_ins import StandIns
 from abele.frontends.poptorch.capture.state_changes import Attributes, ModelState, NewBuffersError, check_buffers
 from abele.frontends.poptorch.capture.transforms import transforms_inlined
@@ -153,6 +154,7 @@ class _Recorded(torch.nn.Module):
                 functions_replaced() as replaced,
                 transforms_inlined(),
                 flex_attention_recorded(),
+                SparseCalls(),
                 recording_blocks() as self.kept.blocks,
                 CallErrors(),
             ):
@@ -191,6 +193,19 @@ def export(
     Raises:
         Error: The model's Python code depends on values of tensors, or PyTorch cannot record it.
     """
+    with sparse_held(model):
+        return _export(model, args, kwargs, training=training, losses=losses, changing=changing)
+
+
+def _export(
+    model: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    training: bool,
+    losses: Collection[str],
+    changing: Collection[str],
+) -> Exported:
     check_buffers(model)
     unknown = set(changing)
     while True:

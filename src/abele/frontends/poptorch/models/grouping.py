@@ -23,6 +23,8 @@ from abele.network import Network
 from abele.poplibs.gcl import CommGroup
 
 _METHOD = "replicaGrouping"
+COUNTS_APART = "counts_apart"
+"""Attribute of modules with counters of each replica in their buffers; the host has those of the first."""
 
 
 def groups_of_replicas(kind: CommGroupType, size: int) -> CommGroup:
@@ -133,7 +135,8 @@ def own_groups(model: torch.nn.Module, options: Options) -> tuple[dict[str, Comm
 def check_changed_buffers(model: torch.nn.Module, net: Network, options: Options, replicas: int) -> None:
     """Raise where replicas would change their copies of a buffer apart from each other, and the host has one value.
 
-    Running statistics of norms are no such buffers: each replica keeps its own, and the host has those of the first.
+    Running statistics of norms and counters of experts are no such buffers: each replica keeps its own, and the host
+    has those of the first.
 
     Args:
         model: The model, as it was recorded.
@@ -146,8 +149,8 @@ def check_changed_buffers(model: torch.nn.Module, net: Network, options: Options
     """
     if replicas == 1 or not options.broadcast_buffers:
         return
-    norms = [module for module in model.modules() if isinstance(module, _NormBase)]
-    exempt = {id(buffer) for norm in norms for buffer in norm.buffers(recurse=False)}
+    apart = [m for m in model.modules() if isinstance(m, _NormBase) or getattr(m, COUNTS_APART, False)]
+    exempt = {id(buffer) for module in apart for buffer in module.buffers(recurse=False)}
     own = own_tensors(model)
     for buffer in net.buffers:
         if buffer in net.updates and id(own.get(buffer.name)) not in exempt:

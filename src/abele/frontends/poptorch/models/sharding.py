@@ -18,6 +18,7 @@ from abele.frontends.poptorch.models.grouping import one_row_each, own_groups
 from abele.frontends.poptorch.options import Options
 from abele.frontends.poptorch.values.tensors import from_array, to_array
 from abele.network import Split
+from abele.network.schedule import EACH_ITS_OWN
 from abele.poplibs.gcl import CommGroup
 from abele.session import Schedule
 
@@ -30,6 +31,7 @@ class OwnValues:
         groups: Groups that have a row of a tensor each, by its name.
         every_replica: Those of which the host gets a row for each replica.
         group_size: Consecutive replicas that compute the model together.
+        expert_group: Consecutive replicas, each with inputs of its own, that share weights such as those of experts.
         splits: Splits of tensors into their parts, by name.
         divided: Attributes of modules that are divided among them.
     """
@@ -37,6 +39,7 @@ class OwnValues:
     groups: Mapping[str, CommGroup] = field(default_factory=dict)
     every_replica: tuple[str, ...] = ()
     group_size: int = 1
+    expert_group: int = 1
     splits: Mapping[str, Split] = field(default_factory=dict)
     divided: tuple[tuple[torch.nn.Module, dict[str, int]], ...] = ()
 
@@ -50,34 +53,41 @@ class OwnValues:
         groups, every = own_groups(model, options)
         layers = [(name, m) for name, m in model.named_modules() if isinstance(m, SplitLayer)]
         divided = [(m, m.__dict__[DIVIDED]) for m in model.modules() if m.__dict__.get(DIVIDED)]
-        sizes = {m.group_size for _, m in layers} | {n for _, table in divided for n in table.values()}
-        size = max(sizes, default=1)
-        if sizes - {size}:
-            raise Error(f"layers of one model are split over groups of {', '.join(map(str, sorted(sizes)))} replicas")
-        if size == 1:
+        sizes = {m.group_size for _, m in layers if not m.inputs_differ}
+        size = _only_size(sizes | {n for _, table in divided for n in table.values()})
+        experts = _only_size({m.group_size for _, m in layers if m.inputs_differ})
+        if size == experts == 1:
             return cls(groups, every)
-        _check_options(options, size)
-        splits = _splits(layers)
+        if size > 1 < experts:
+            raise Error(
+                f"experts are shared by {experts} replicas with inputs of their own, and {size} replicas compute the "
+                "model together, with the same inputs",
+                remedy="experts with group_size=1, or no layers that parallelize_module splits",
+            )
+        _check_options(options, size, experts)
+        splits = _splits((name, m) for name, m in layers if m.group_size > 1)
         named = {name: splits[id(t)] for name, t in own_tensors(model).items() if id(t) in splits}
         both = [name for name in named if name in groups]
         if both:
             raise Error(f"{both[0]!r} is split by its layer, and grouped by replicaGrouping", remedy="one of both")
-        return cls(groups, every, size, named, tuple(divided))
+        return cls(groups, every, size, experts, named, tuple(divided))
 
     def added_to(self, schedule: Schedule, names: Iterable[str]) -> Schedule:
         """A schedule that knows the values of their own of the weights of these names."""
         known = list(names)
         schedule = replace(schedule, every_replica=tuple(name for name in known if name in self.every_replica))
-        if self.group_size == 1:
+        size = max(self.group_size, self.expert_group)
+        if size == 1:
             return replace(
                 schedule, own_values=tuple((name, self.groups[name]) for name in known if name in self.groups)
             )
-        across = CommGroup.orthogonal(schedule.replicas // self.group_size)
+        across = CommGroup.orthogonal(schedule.replicas // size)
         every = {**self.groups, **dict.fromkeys(self.splits, across)}
         return replace(
             schedule,
             own_values=tuple((name, every[name]) for name in known if name in every),
-            tensor_parallel=CommGroup.consecutive(self.group_size),
+            tensor_parallel=CommGroup.consecutive(self.group_size) if self.group_size > 1 else EACH_ITS_OWN,
+            expert_parallel=CommGroup.consecutive(self.expert_group) if self.expert_group > 1 else EACH_ITS_OWN,
             splits=tuple((name, self.splits[name]) for name in known if name in self.splits),
         )
 
@@ -98,7 +108,9 @@ class OwnValues:
         def row(name: str, tensor: torch.Tensor) -> torch.Tensor:
             if name not in self.splits:
                 return tensor[0].clone()
-            return from_array(self.splits[name].cut(to_array(tensor), self.group_size)[0].copy())
+            return from_array(
+                self.splits[name].cut(to_array(tensor), max(self.group_size, self.expert_group))[0].copy()
+            )
 
         with ExitStack() as stack:
             for module, table in self.divided:
@@ -106,11 +118,27 @@ class OwnValues:
             yield stack.enter_context(one_row_each(model, [*self.groups, *self.splits], row))
 
 
-def _check_options(options: Options, size: int) -> None:
-    """Raise unless groups of so many consecutive replicas are given the same inputs."""
+def _only_size(sizes: set[int]) -> int:
+    """The only size of groups, 1 for none.
+
+    Raises:
+        Error: There are several.
+    """
+    if len(sizes) > 1:
+        raise Error(f"layers of one model are split over groups of {', '.join(map(str, sorted(sizes)))} replicas")
+    return max(sizes, default=1)
+
+
+def _check_options(options: Options, size: int, experts: int) -> None:
+    """Raise unless groups of ``size`` consecutive replicas are given the same inputs, or those of ``experts`` fit."""
     replicas = options.replication_factor
+    if experts > 1 and replicas % experts:
+        raise Error(
+            f"experts are shared by {experts} replicas, and there are {replicas}",
+            remedy=f"options.replicationFactor({max(experts, replicas - replicas % experts)})",
+        )
     same = (options.input_group_size, options.input_cgt) == (size, CommGroupType.Consecutive)
-    if replicas % size or not same:
+    if size > 1 and (replicas % size or not same):
         given = f"groups of {options.input_group_size}" if options.input_group_size > 1 else "each its own"
         raise Error(
             f"the model is split over groups of {size} consecutive replicas, and the options say otherwise",

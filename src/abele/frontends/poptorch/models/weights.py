@@ -13,6 +13,7 @@ import numpy.typing as npt
 import torch
 
 from abele.arrays import Array
+from abele.frontends.poptorch.values.sparse import held_values, is_sparse
 from abele.frontends.poptorch.values.tensors import from_array, to_array
 from abele.session.arrays import Holder, SharedArray
 
@@ -109,12 +110,14 @@ class TensorCell(SharedArray):
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self._tensor = tensor
+        # Words that tell the device a sparse pattern: no program changes them, and all are to have the same.
+        self.follows_host = tensor.dtype == torch.uint16
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Dimensions."""
         with torch._C.DisableTorchFunctionSubclass():
-            return tuple(self._tensor.shape)
+            return tuple(self._held.shape)
 
     @property
     def version(self) -> int:
@@ -124,12 +127,17 @@ class TensorCell(SharedArray):
 
     def values(self) -> Array:
         """Values of the tensor on the host."""
-        return to_array(self._tensor)
+        return to_array(self._held)
+
+    @property
+    def _held(self) -> torch.Tensor:
+        """The tensor; of a sparse one its values."""
+        return held_values(self._tensor) if is_sparse(self._tensor) else self._tensor
 
     def assign(self, values: npt.ArrayLike) -> None:
         """Write the tensor."""
         with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
-            self._tensor.copy_(from_array(np.asarray(values)))
+            self._held.copy_(from_array(np.asarray(values)))
 
     def hold(self, holder: Holder) -> None:
         """Let the tensor ask ``holder`` for its values from now on."""

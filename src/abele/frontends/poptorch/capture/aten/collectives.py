@@ -33,6 +33,18 @@ def replica_scatter(call: OperatorCall, value: Value, dim: int, size: int, of_su
     return build.replica_scatter(call.net, value, dim, CommGroup.consecutive(size), of_sum=of_sum)
 
 
+@aten("abele.replica_exchange")
+def replica_exchange(call: OperatorCall, value: Value, size: int) -> Value:
+    """Rows for each replica, sent to it."""
+    return build.replica_exchange(call.net, value, CommGroup.consecutive(size))
+
+
+@aten("abele.largest_of_replicas")
+def largest_of_replicas(call: OperatorCall, value: Value) -> Value:
+    """The largest over all replicas."""
+    return build.largest_of_replicas(call.net, value)
+
+
 @aten("abele.vocabulary_embedding")
 def vocabulary_embedding(call: OperatorCall, table: Value, index: Value, entries: int, size: int) -> Value:
     """Rows of a table whose entries are split."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from abele.expr.derivative import arg
+from abele.frontends.poptorch.capture.call_errors import FOR_EXPERTS
 from abele.frontends.poptorch.capture.registry import OperatorCall
 from abele.kernels.nest.ir import Const, select
 from abele.network import BlockBuilder, Value
@@ -273,7 +274,7 @@ def _without_masks(call: OperatorCall, indices: Sequence[Value | None]) -> list[
         if known is None:
             raise call.refuse(
                 "with a mask that the device computes has a result whose shape depends on values",
-                "use torch.where(mask, x, 0), or torch.nonzero_static with a size of your own",
+                f"use torch.where(mask, x, 0), or torch.nonzero_static with a size of your own; {FOR_EXPERTS}",
             )
         made += [call.net.constant(places, i32) for places in np.nonzero(known)]
     return made

@@ -190,6 +190,24 @@ def select_index(call: OperatorCall, value: Value, dim: int, index: int | Value)
     return build.reshape(call.net, build.slice_(call.net, value, dim, index, index + 1), call.shape)
 
 
+@aten("abele.rows_of")
+def rows_of(call: OperatorCall, table: Value, numbers: Value) -> Value:
+    """Rows of the table; zeros by numbers that are none of a row."""
+    return build.look_up(call.net, table, build.cast(call.net, numbers, i32))
+
+
+@aten("abele.inverse_numbers")
+def inverse_numbers(call: OperatorCall, numbers: Value, total: int) -> Value:
+    """Place of each number among ``numbers``, of which each is there once; their count for those that are not there.
+
+    A sum, as no two are added: tiles sum their shares, where rows that are set need an order.
+    """
+    net, count = call.net, numbers.size
+    below = net.constant(np.arange(count)[:, None] - count, i32, "places")
+    sums = build.sum_rows(net, below, build.cast(net, numbers, i32), total)
+    return build.map_(net, x + count, [build.reshape(net, sums, (total,))])
+
+
 @aten("abele.dynamic_slice")
 def dynamic_slice(call: OperatorCall, value: Value, dim: int, start: Value, size: int, step: int) -> Value:
     """Indices of a dimension from one on that the device computes; after the last one comes the first."""
