@@ -1,14 +1,17 @@
-"""All ten programs of this folder, one after the other: python examples/poptorch."""
+"""All thirteen programs of this folder, one after the other: python examples/poptorch."""
 
+import block_attention
 import custom_op
 import data_loading
 import data_parallel
 import digits
 import fine_tuning
 import mixed_precision
+import mixture_of_experts
 import packed_text
 import phased
 import pipeline
+import sparse_training
 import tensor_parallel
 
 
@@ -21,8 +24,11 @@ def main() -> None:
         packed_text,
         fine_tuning,
         custom_op,
+        block_attention,
+        sparse_training,
         data_parallel,
         tensor_parallel,
+        mixture_of_experts,
         pipeline,
         phased,
     )

@@ -105,6 +105,32 @@ def test_shared_out__pairs_of_different_length__no_tile_has_much_more_than_anoth
     assert load_of.max() - load_of.min() <= sizes.max()
 
 
+def test_low_rank_mvm__small_telescope__commands_are_numpys_and_bytes_fall() -> None:
+    module = load("low_rank_mvm")
+    telescope = module.Telescope(120, 400, 4)
+    reconstructor = telescope.reconstructor()
+    kernel = module.kernels(300, 600)["Cauchy"]
+    for dense in (telescope.covariance(), reconstructor, kernel):
+        assert np.isfinite(dense).all()
+        matrix = module.lowrank.compress(dense, 50, tolerance=1e-3)
+        assert matrix.relative_error <= 1e-3
+        assert module.error_of_product(matrix, dense, "float") < 2e-3
+    assert matrix.compression < 0.5
+    one, other = module.cycles_of_two_vectors(matrix)
+    assert one == other
+
+
+def test_low_rank_mvm__von_karman_covariance__falls_from_one() -> None:
+    module = load("low_rank_mvm")
+    covariance = module.von_karman(np.array([0.0, 1e-3, 1.0, 10.0, 40.0]))
+    assert covariance[0] == 1
+    assert (np.diff(covariance) < 0).all()
+    special = pytest.importorskip("scipy.special")
+    x = 2 * np.pi * np.array([1.0, 10.0, 40.0]) / module.OUTER_SCALE
+    wanted = 2 ** (1 / 6) / special.gamma(5 / 6) * x ** (5 / 6) * special.kv(5 / 6, x)
+    np.testing.assert_allclose(covariance[2:], wanted, rtol=1e-5)
+
+
 def test_variables__copies_between_views__are_numpys(capsys: pytest.CaptureFixture[str]) -> None:
     with load("tutorial/variables").build() as engine:
         engine["v2"] = v2 = np.array([[9, 8, 7, 6], [0, 0, 0, 0]], np.float32)
@@ -199,3 +225,11 @@ def test_examples__each__has_a_page_and_a_line_in_the_index() -> None:
         if name != "saxpy":
             assert (PAGES / f"{name}.md").is_file()
             assert f"({name}.md)" in index
+
+
+def test_spmm__static_and_dynamic__are_numpys() -> None:
+    spmm = load("spmm")
+    problem = spmm.Problem(rows=128, columns=16, density=0.25, block=8)
+    for cycles, error in (spmm.static_product(problem), spmm.dynamic_product(problem)):
+        assert cycles > 0
+        assert error < 5e-3

@@ -35,6 +35,14 @@ def test_data_loading__either_loader__trains() -> None:
 
 
 @pytest.mark.slow
+def test_block_attention__beside_all_of_it__learns_the_same() -> None:
+    script = load("block_attention")
+    found = script.main(script.Sizes(width=32, layers=1, batch=2, steps=16, files=20, tests=2))
+    assert found["dense"] < 4.2
+    assert found["blocks"] == pytest.approx(found["dense"], rel=0.03)
+
+
+@pytest.mark.slow
 def test_packed_text__beside_padded_documents__learns_the_same_from_fewer_rows() -> None:
     factor, packed, padded = load("packed_text").main(count=120, epochs=3)
     assert factor > 2.5
@@ -60,6 +68,14 @@ def test_tensor_parallel__two_models_on_two_replicas_each__learn_the_text() -> N
     assert last < 0.85 * first
 
 
+@pytest.mark.parametrize(("group_size", "dropless"), [(2, False), pytest.param(1, True, marks=pytest.mark.slow)])
+def test_mixture_of_experts__on_one_ipu_and_over_two__learns(group_size: int, dropless: bool) -> None:
+    first, last, routed = load("mixture_of_experts").main(runs=25, group_size=group_size, dropless=dropless)
+    assert last < 0.85 * first
+    assert routed.tokens == 25 * 128 // group_size
+    assert not routed.dropped or not dropless
+
+
 def test_phased__stack_larger_than_its_ipu__learns_what_the_host_does() -> None:
     fits, loss, expected, used = load("phased").main(layers=10, width=256, tiles=8, updates=3)
     assert not fits
@@ -73,3 +89,14 @@ def test_pipeline__beside_one_ipu_and_shards__learns_the_same_in_fewer_cycles() 
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
     assert losses[2] == pytest.approx(losses[0], rel=1e-4)
     assert cycles[2] < 0.8 * cycles[1]
+
+
+def test_sparse_training__a_few_epochs__learn() -> None:
+    curves = load("sparse_training").main(density=0.25, epochs=4, width=64, count=600, networks=("RigL",))
+    assert curves["RigL"][-1] > 0.2
+
+
+@pytest.mark.slow
+def test_sparse_training__a_tenth_of_the_weights__is_within_a_point_and_a_half_of_all() -> None:
+    curves = load("sparse_training").main(epochs=20)
+    assert curves["RigL"][-1] > curves["dense"][-1] - 0.015

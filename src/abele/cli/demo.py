@@ -133,6 +133,41 @@ def low_precision(
         serve([result.report if report is None else report], quiet=json)
 
 
+EXPERTS = Demo("Train a character model with experts beside the dense one of equal compute, and compare the curves.")
+
+
+@demo_app.command("mixture-of-experts", help=EXPERTS.about)
+def mixture_of_experts(
+    system: SystemOption = "bow-2000",
+    report: ReportOption = None,
+    threads: ThreadsOption = None,
+    seed: SeedOption = 0,
+    epochs: EpochsOption = None,
+    steps: Annotated[int | None, typer.Option("--steps", help="Steps of a pass over the data.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="Twice the width and twice the steps.")] = False,
+    picture: Annotated[Path | None, typer.Option("--picture", help="Write a picture of the curves here.")] = None,
+    json: JsonOption = False,
+    view: ViewOption = False,
+) -> None:
+    """Train both networks."""
+    from abele.garden.training import DemoSettings, require
+    from abele.machine import systems
+
+    settings = DemoSettings(system=systems.resolve(system), threads=threads, seed=seed, epochs=epochs)
+    require(*EXPERTS.needs)
+    out = console(progress_only=json)
+    out.print(f"abele demo mixture-of-experts on {settings.system.title}: loading PyTorch …", style="dim")
+    from abele.garden import mixture_of_experts as demo
+
+    size = demo.FULL if full else demo.ExpertsSize()
+    result = demo.run(settings, out, size=size if steps is None else replace(size, steps=steps), picture=picture)
+    _shown(result, settings.system, report, out, json=json)
+    if picture is not None:
+        out.print(Text(f"picture written: {picture}", style="dim"))
+    if view:
+        serve([result.report if report is None else report], quiet=json)
+
+
 def _run(
     name: str,
     system: str,

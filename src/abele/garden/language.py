@@ -133,12 +133,17 @@ class TransformerBlock(nn.Module):
         self.out = nn.Linear(width, width)
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Vectors of the same shape, [batch, places, width]."""
+    def attended(self, x: Tensor) -> Tensor:
+        """Vectors after attention, [batch, places, width]."""
         batch, places, width = x.shape
         qkv = self.qkv(self.norm1(x)).view(batch, places, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
-        attended = F.scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], is_causal=True)
-        x = x + self.out(attended.transpose(1, 2).reshape(batch, places, width))
+        made = F.scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], is_causal=True)
+        y: Tensor = x + self.out(made.transpose(1, 2).reshape(batch, places, width))
+        return y
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Vectors of the same shape, [batch, places, width]."""
+        x = self.attended(x)
         y: Tensor = x + self.down(F.gelu(self.up(self.norm2(x))))
         return y
 
@@ -156,13 +161,17 @@ class LanguageNetwork(nn.Module):
         for table in (*self.tables, self.places):
             nn.init.normal_(table.weight, std=0.1)
 
-    def forward(self, text: Tensor) -> Tensor:
-        """Scores [batch, places, num_characters] of text [batch, places]."""
-        x = self.places.weight + self.tables[0](text)
+    def embedded(self, text: Tensor) -> Tensor:
+        """Vectors [batch, places, width] of text [batch, places], of each character and those before it."""
+        x: Tensor = self.places.weight + self.tables[0](text)
         for shift, table in enumerate(self.tables):
             if shift:
                 x = x + F.pad(table(text[:, :-shift]), (0, 0, shift, 0))
-        scores: Tensor = self.scores(self.norm(self.blocks(x)))
+        return x
+
+    def forward(self, text: Tensor) -> Tensor:
+        """Scores [batch, places, num_characters] of text [batch, places]."""
+        scores: Tensor = self.scores(self.norm(self.blocks(self.embedded(text))))
         return scores
 
 

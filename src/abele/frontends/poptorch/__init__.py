@@ -13,7 +13,18 @@ if importlib.util.find_spec("torch") is None:
         remedy="pip install 'abele[torch]', or torch itself",
     )
 
-from abele.frontends.poptorch import _impl, _logging, enums, fp8, options, poptorch_core, testing, unit_scaling
+from abele.frontends.poptorch import (
+    _impl,
+    _logging,
+    enums,
+    experts,
+    fp8,
+    options,
+    poptorch_core,
+    sparse,
+    testing,
+    unit_scaling,
+)
 from abele.frontends.poptorch.enums import (
     AutoStage,
     CommGroupType,
@@ -37,6 +48,7 @@ from abele.frontends.poptorch.errors import (
     UnrecoverableError,
     createPoptorchError,
 )
+from abele.frontends.poptorch.experts import MixtureOfExperts
 from abele.frontends.poptorch.fitting import Fit, changes_to_fit, fit
 from abele.frontends.poptorch.functions import tensor_parallel
 from abele.frontends.poptorch.functions.annotations import Attribute, NameScope
@@ -112,6 +124,7 @@ __all__ = [
     "Liveness",
     "MatMulSerializationMode",
     "MeanReductionStrategy",
+    "MixtureOfExperts",
     "MultiConv",
     "MultiConvPlanType",
     "NameScope",
@@ -145,6 +158,7 @@ __all__ = [
     "dynamic_slice",
     "dynamic_update",
     "enums",
+    "experts",
     "fit",
     "for_loop",
     "fp8",
@@ -180,6 +194,7 @@ __all__ = [
     "set_available_memory",
     "set_overlap_for_input",
     "set_overlap_for_output",
+    "sparse",
     "tensor_parallel",
     "testing",
     "trainingModel",

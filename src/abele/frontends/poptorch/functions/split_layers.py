@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 
@@ -88,9 +88,11 @@ class SplitLayer(torch.nn.Module):
 
     Attributes:
         group_size: Consecutive replicas of a group.
+        inputs_differ: True if each replica has inputs of its own; otherwise the group computes one model together.
     """
 
     group_size: int
+    inputs_differ: ClassVar[bool] = False
 
     def parts(self) -> Iterator[tuple[str, int, int]]:
         """Name, split dimension and number of blocks of each parameter that is split."""

@@ -169,6 +169,12 @@ class PipelinedExecution(ShardedExecution):
 
     mode = 0
 
+    def in_turn(self) -> ShardedExecution:
+        """The same stages, run one after the other."""
+        made = ShardedExecution(self._auto_stage)
+        made._block_map, made._fixed = self._block_map, self._fixed
+        return made
+
 
 class PhasedExecution(ExecutionStrategy):
     """Base of the strategies that run phases one after the other and keep tensors in between outside the IPU.

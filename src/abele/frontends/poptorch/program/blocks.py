@@ -115,13 +115,14 @@ class BlockRecord:
     Attributes:
         begun: In the order in which they first begin.
         again: Numbers of blocks that begin once more after another one, and where in the user's source.
+        current: Number of the block that goes on, or :data:`BEFORE`, :data:`OUTSIDE`.
     """
 
     def __init__(self) -> None:
         self.begun: list[BegunBlock] = []
         self.again: dict[int, str] = {}
         self._numbers: dict[object, int] = {}
-        self._current = BEFORE
+        self.current = BEFORE
         self._around: list[int] = []
 
     def begin(self, user_id: str | None, ipu: int | None, hook: object = None) -> None:
@@ -149,7 +150,7 @@ class BlockRecord:
                 because=f"it began at {before.location}" if before.location else None,
                 remedy="blocks of one name are one block: give each part of the model a name of its own",
             )
-        if number not in (self._current, len(self.begun) - 1):
+        if number not in (self.current, len(self.begun) - 1):
             self.again.setdefault(number, user_line())
         self._go_on_with(number)
 
@@ -160,7 +161,7 @@ class BlockRecord:
     def enter(self, user_id: str | None, ipu: int | None) -> None:
         """Begin a block, until :meth:`leave`, through blocks that begin inside."""
         self.begin(user_id, ipu)
-        self._around.append(self._current)
+        self._around.append(self.current)
 
     def leave(self) -> None:
         """End the block that was entered last; that of a context around goes on."""
@@ -168,8 +169,22 @@ class BlockRecord:
         self._go_on_with(self._around[-1] if self._around else OUTSIDE)
 
     def _go_on_with(self, number: int) -> None:
-        self._current = number
+        self.current = number
         keep(BLOCK, number)
+
+
+@contextmanager
+def beside_their_inputs() -> Iterator[None]:
+    """Calls that are recorded inside are in no block of their own: each is where the last of what it reads is."""
+    record = _RECORD.get()
+    if record is None:
+        yield
+        return
+    keep(BLOCK, None)
+    try:
+        yield
+    finally:
+        keep(BLOCK, record.current)
 
 
 _RECORD: contextvars.ContextVar[BlockRecord | None] = contextvars.ContextVar("poptorch_blocks", default=None)
