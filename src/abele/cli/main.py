@@ -17,6 +17,7 @@ from abele.cli.hosts import hosts
 from abele.cli.output import print_error
 from abele.cli.pack import pack_command
 from abele.cli.plan import plan_app
+from abele.cli.plan_sparse import sparse_matmul
 from abele.cli.report import report
 from abele.cli.run import run
 from abele.cli.systems import systems
@@ -40,6 +41,7 @@ app.command()(hosts)
 app.add_typer(demo_app, name="demo")
 app.command()(report)
 app.command()(export)
+plan_app.command("sparse-matmul")(sparse_matmul)
 app.add_typer(plan_app, name="plan")
 app.command()(fit)
 app.command("pack")(pack_command)

@@ -35,6 +35,9 @@ def report(
     masks: Annotated[
         bool, typer.Option("--masks", help="Print what attention masks cost: making them, applying them.")
     ] = False,
+    sparse: Annotated[
+        bool, typer.Option("--sparse", help="Print what tiles hold of sparse operands, and what their patterns cost.")
+    ] = False,
     memory: Annotated[
         bool,
         typer.Option("--memory", help="Print what the fullest tile holds: state and code by operation, and data."),
@@ -80,7 +83,7 @@ def report(
         typer.Option(
             "--top",
             min=1,
-            help="With --host, --rearrangements, --masks, --memory, --exponents, --sql: how many rows.",
+            help="With --host, --rearrangements, --masks, --memory, --sparse, --exponents, --sql: how many rows.",
         ),
     ] = 25,
     kind: Annotated[str, typer.Option("--kind", help="What to draw: overview, memory, timeline, …")] = "overview",
@@ -137,6 +140,9 @@ def report(
     elif masks:
         met = loaded.masks
         print_json(met.to_json()) if json else typer.echo(met.text(top))
+    elif sparse:
+        held_sparse = loaded.sparse
+        print_json(held_sparse.to_json()) if json else typer.echo(shown_text(held_sparse.text(top)))
     elif json:
         print_json(loaded.to_json())
     elif plot is None and plot_timeline is None:

@@ -36,6 +36,10 @@ def validate(
             help="CSV of histograms: length, wikipedia_512, squad11_384, glue_…; alone, these and nothing else."
         ),
     ] = None,
+    sparse: Annotated[
+        Path | None,
+        typer.Option(help="CSV of sparse products: m, k, n, density, block, mode, …; alone, these and nothing else."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the page and its pictures into this folder.")] = None,
     jobs: Annotated[
         int | None,
@@ -50,11 +54,16 @@ def validate(
 
     Exit status 1 when a comparison does not keep to what is asked of it, or an operator cannot be built.
     """
-    for file in (operators, silicon, packing):
+    for file in (operators, silicon, packing, sparse):
         if file is not None and not file.is_file():
             raise InvalidOptionError(f"there is no file {file}")
     progress = console(progress_only=True)
-    alone = (training or packing is not None) and operators is None and silicon is None and out is None
+    alone = (
+        (training or packing is not None or sparse is not None)
+        and operators is None
+        and silicon is None
+        and out is None
+    )
     found = [] if alone else list(_comparisons(silicon, progress))
     failures: tuple[str, ...] = ()
     if operators is not None:
@@ -74,6 +83,12 @@ def validate(
         from abele.validation.packed.comparing import compare
 
         compared, left_out = compare(packing, jobs=jobs or os.cpu_count() or 1, console=progress)
+        found += compared
+        failures += left_out
+    if sparse is not None:
+        from abele.validation.sparse import compare as compare_sparse
+
+        compared, left_out = compare_sparse(sparse, jobs=jobs or os.cpu_count() or 1, console=progress)
         found += compared
         failures += left_out
     if out is not None:

@@ -84,12 +84,24 @@ class Bars:
     """Largest errors that figures may have.
 
     Attributes:
-        worst: The largest error that any may have, as a share of the reference.
+        worst: The largest error that any may have, as a share of the reference, or None.
         median: The largest that the median may have, or None.
+        high: The largest that the 90th percentile may have, or None.
     """
 
-    worst: float
+    worst: float | None
     median: float | None = None
+    high: float | None = None
+
+    def hold(self, errors: ErrorSpread) -> bool:
+        """True if errors keep to all that are given."""
+        pairs = ((self.worst, errors.worst), (self.median, errors.median), (self.high, errors.high))
+        return all(bar is None or error <= bar for bar, error in pairs)
+
+    def __str__(self) -> str:
+        parts = (("median", self.median), ("90 %", self.high), ("worst", self.worst))
+        given = [f"{name} {bar:.0%}" for name, bar in parts if bar is not None]
+        return ", ".join(given) if self.worst is None or len(given) > 1 else f"every figure within {self.worst:.0%}"
 
 
 @dataclass(frozen=True)
@@ -129,8 +141,7 @@ class Comparison:
     @property
     def holds(self) -> bool:
         """True if the errors keep to the bars."""
-        bars, errors = self.bars, self.spread
-        return bars is None or (errors.worst <= bars.worst and (bars.median is None or errors.median <= bars.median))
+        return self.bars is None or self.bars.hold(self.spread)
 
     def to_json(self) -> dict[str, Any]:
         """The comparison as plain data."""

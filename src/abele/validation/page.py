@@ -129,15 +129,17 @@ _INTRODUCTION = """# Validation
 Abele's predictions beside what others measured or modelled. This page is made by
 
 ```
-abele validate --operators OPERATORS.csv --silicon SILICON.csv --training --packing LENGTHS.csv --out docs
+abele validate --operators OPERATORS.csv --silicon SILICON.csv --training --packing LENGTHS.csv \\
+    --sparse SPARSE.csv --out docs
 ```
 
 What a command leaves out stays as the page has it.
 
 The first file has published operator benchmarks: columns `name`, `tool`, `params`, and for `mk1` and `mk2` `cycles`,
 `total_mem_bytes` and `max_tile_mem_bytes`. The second has small products: `N`, `cycles_measured`. The third, which may
-be left out, has histograms of lengths ([packed BERT](packed_bert.md)): `length`, and counts for each set. Other
-references stand in the package, with their sources.
+be left out, has histograms of lengths ([packed BERT](packed_bert.md)): `length`, and counts for each set. The fourth
+has sparse products ([where sparsity pays](sparsity.md)): `m`, `k`, `n`, `density`, `block`, `dtype`, `mode`, `metric`,
+`value`. Other references stand in the package, with their sources.
 
 No kind of operator has a factor of its own; every parameter has a source ([constants](constants.md)). Figures that
 constants were calibrated on are marked and count nowhere. An error is predicted over reference, less one; medians, 90th
@@ -245,11 +247,11 @@ def _section(comparison: Comparison, picture: str | None) -> str:
 
 def _figures(comparison: Comparison, figures: Sequence[Figure]) -> str:
     units = {f.unit for f in figures}
-    unit = f", {units.pop()}" if len(units) == 1 else ""
+    unit = f", {units.pop()}" if len(units) == 1 and "" not in units else ""
     rows = [
         (
             f.name.replace("_", r"\_"),
-            figure_text(f.predicted) + ("" if unit else f" {f.unit}"),
+            figure_text(f.predicted) + ("" if unit or not f.unit else f" {f.unit}"),
             figure_text(f.reference),
             "calibrated" if comparison.calibrated(f) else _error(f),
         )
@@ -279,11 +281,7 @@ def _shares(found: ErrorSpread) -> tuple[str, ...]:
 
 
 def _bars_text(comparison: Comparison) -> str:
-    bars = comparison.bars
-    if bars is None:
-        return "–"
-    worst = f"{bars.worst:.0%}"
-    return f"every figure within {worst}" if bars.median is None else f"median {bars.median:.0%}, worst {worst}"
+    return "–" if comparison.bars is None else str(comparison.bars)
 
 
 def _verdict(comparison: Comparison) -> str:
