@@ -103,7 +103,7 @@ def test_load__something_else__is_not_a_report(tmp_path: Path) -> None:
 def test_load__newer_version__says_to_update(saved: Path) -> None:
     path = header_with(saved, version=99)
     with pytest.raises(
-        FileFormatError, match=r"format version 99; this Abele reads up to version 11\n  try      install"
+        FileFormatError, match=r"format version 99; this Abele reads up to version 12\n  try      install"
     ):
         Report.load(path)
 

@@ -299,5 +299,5 @@ def test_questions__hostile_counts__are_answered_in_bounded_time(told: Report) -
     assert time.process_time() - start < 2.0
 
 
-def test_format_version__of_new_files__is_eleven() -> None:
-    assert file.KIND.version == 11
+def test_format_version__of_new_files__is_twelve() -> None:
+    assert file.KIND.version == 12

@@ -50,6 +50,8 @@ from abele.report.schema_program import (
     SUPERSTEPS,
     VERTICES,
 )
+from abele.report.schema_sparse import SPARSE_LIBRARIES, SPARSE_OPERANDS, SPARSE_PASSES, SPARSE_TILES
+from abele.report.sparse import PassCost, SparseOperands, pass_costs
 from abele.report.table import Table
 from abele.report.text_column import Text
 
@@ -85,6 +87,10 @@ __all__ = [
     "RUN_SPANS",
     "SENT_TILES",
     "SPANS",
+    "SPARSE_LIBRARIES",
+    "SPARSE_OPERANDS",
+    "SPARSE_PASSES",
+    "SPARSE_TILES",
     "STEPS",
     "STEP_GROUPS",
     "STEP_KINDS",
@@ -99,14 +105,17 @@ __all__ = [
     "HostProfile",
     "Loading",
     "Memory",
+    "PassCost",
     "RateLimits",
     "Rearrangement",
     "Rearrangements",
     "Report",
     "Schema",
+    "SparseOperands",
     "Table",
     "Text",
     "epoch",
+    "pass_costs",
     "sum_by_op",
     "take_waited",
     "waiting_for_data",

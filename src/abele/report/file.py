@@ -82,7 +82,7 @@ def step_groups_of(spans: Table) -> Table:
 
 KIND = container.Kind(
     noun="report",
-    version=11,
+    version=12,
     max_bytes=4 << 30,
     free_bytes=64 << 20,
     ratio=250,
@@ -95,7 +95,8 @@ groups, and arrays that can be mapped. Version 4: the profile of the host. Versi
 does before and after runs. Version 6: the critical path, and partners of steps. Version 7: the program tree, supersteps
 with their vertices and variables, and where variables come from. Version 8: what operations compute with, and
 histograms of exponents. Version 9: state and code of operations, addresses. Version 10:
-shares that end before vertices. Version 11: products of the host, and instructions on elements of its leaves."""
+shares that end before vertices. Version 11: products of the host, and instructions on elements of its leaves.
+Version 12: sparse operands."""
 
 _WITH_FILES = (
     "ops",

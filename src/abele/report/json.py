@@ -31,6 +31,9 @@ Keys of the object that :func:`to_json` gives:
 ``exponents``
     ``records``: a list of tensors and steps with the columns of ``schema_values.EXPONENT_RECORDS``, and ``octaves``,
     the number of elements by octave.
+``sparse``
+    ``operands``: a list of sparse operands with the columns of ``SPARSE_OPERANDS``; ``passes``: a list with those of
+    ``SPARSE_PASSES``; ``cycles`` and ``worst_cycles`` of a run of program 0.
 ``compute_cycles_by_tile``, ``bytes_by_tile``
     Lists with one entry per tile.
 """
@@ -78,6 +81,7 @@ def to_json(report: Report) -> dict[str, Any]:
         "host_leaves": report.host_leaves.to_lists(),
         "host_functions": report.host_functions.to_lists(),
         "exponents": report.exponents.to_json(),
+        "sparse": report.sparse.to_json(),
         "compute_cycles_by_tile": report.compute_cycles_by_tile.tolist(),
         "bytes_by_tile": report.memory.by_tile.tolist(),
     }

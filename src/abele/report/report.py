@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from abele.report.masks import Masks
     from abele.report.memory_use import MemoryUse
     from abele.report.rearrangements import Rearrangements
+    from abele.report.sparse import SparseOperands
     from abele.report.update import Timeline
 
 
@@ -80,6 +81,9 @@ class Report:
         exponent_records: Tensors whose exponents were counted; columns as ``schema_values.EXPONENT_RECORDS``.
             :attr:`exponents` asks it.
         exponent_counts: Results of these counts; columns as ``schema_values.EXPONENT_COUNTS``.
+        sparse_operands: Sparse matrices; columns as ``schema.SPARSE_OPERANDS``. :attr:`sparse` asks it.
+        sparse_tiles: Their values by tile; columns as ``schema.SPARSE_TILES``.
+        sparse_passes: Passes of dynamic products; columns as ``schema.SPARSE_PASSES``.
         meta: ``abele_version``, ``created`` (ISO 8601), ``name``, ``options``, ``compile_seconds``, ``programs``
             (names), ``figures_of`` (for each program ``run 3`` or ``assumptions``), ``energy`` (energies of the chip,
             for :attr:`energy`); when known ``samples_per_run``, ``steps_per_run``, ``sample_name`` and ``step_name`` of
@@ -122,6 +126,9 @@ class Report:
     exchange_blocks: Table = field(default_factory=TABLES["exchange_blocks"].empty)
     exponent_records: Table = field(default_factory=TABLES["exponent_records"].empty)
     exponent_counts: Table = field(default_factory=TABLES["exponent_counts"].empty)
+    sparse_operands: Table = field(default_factory=TABLES["sparse_operands"].empty)
+    sparse_tiles: Table = field(default_factory=TABLES["sparse_tiles"].empty)
+    sparse_passes: Table = field(default_factory=TABLES["sparse_passes"].empty)
     meta: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -159,6 +166,13 @@ class Report:
         from abele.report.exponents import ExponentHistograms
 
         return ExponentHistograms(self.exponent_records, self.exponent_counts)
+
+    @property
+    def sparse(self) -> SparseOperands:
+        """Sparse operands: buckets and imbalance by tile, and what their patterns cost; without any where none is."""
+        from abele.report.sparse import SparseOperands
+
+        return SparseOperands(self)
 
     def memory_use(self, tile: int | None = None) -> MemoryUse:
         """Contents of a tile when it is fullest: categories, operations' state and code, and what keeps data alive.

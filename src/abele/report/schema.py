@@ -14,6 +14,7 @@ from abele.report.schema_program import (
     SUPERSTEPS,
     VERTICES,
 )
+from abele.report.schema_sparse import SPARSE_OPERANDS, SPARSE_PASSES, SPARSE_TILES
 
 # Tables of the values of tensors: histograms of exponents, record by record.
 
@@ -485,5 +486,8 @@ TABLES = {
         EXCHANGE_BLOCKS,
         EXPONENT_RECORDS,
         EXPONENT_COUNTS,
+        SPARSE_OPERANDS,
+        SPARSE_TILES,
+        SPARSE_PASSES,
     )
 }

@@ -73,6 +73,7 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
         yield from _limits(report)
     if (energy := report.energy) is not None and energy.terms:
         yield "energy", energy_line(energy)
+    yield from report.sparse.facts()
     yield "memory", _fullest(report)
     yield "which holds", _categories(report)
     yield from _runs(report)

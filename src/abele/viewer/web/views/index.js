@@ -16,6 +16,7 @@ export const VIEWS = [
   { name: "graph", title: "Graph", key: "7", load: () => import("abele/views/graph.js") },
   { name: "exchange", title: "Exchange", key: "8", load: () => import("abele/views/exchange.js") },
   { name: "matrix", title: "Matrix", key: "9", load: () => import("abele/views/matrix.js") },
+  { name: "sparse", title: "Sparse", key: "o", load: () => import("abele/views/sparse.js") },
   { name: "host", title: "Host", key: "h", load: () => import("abele/views/host.js") },
   { name: "compare", title: "Compare", key: "c", load: () => import("abele/views/compare.js") },
 ];
