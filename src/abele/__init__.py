@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from abele.numerics import bf16, bool_, f8_143, f8_152, f16, f32, i8, i16, i32, i64, u8, u16, u32, u64
     from abele.poplar.engine import Engine
     from abele.poplar.graph import Graph
-    from abele.poplibs import gcl, poplin, popnn, popops, poprand, poputil
+    from abele.poplibs import gcl, poplin, popnn, popops, poprand, popsparse, poputil
     from abele.report import Report
 
 __version__ = "0.1.0"
@@ -67,7 +67,7 @@ _SOURCES = {
     "report": "Report",
 }
 _ROOMS = ("errors", "numerics", "machine", "graph", "kernels", "compiler", "runtime", "report", "parallel", "poplar")
-_LIBRARIES = ("gcl", "popops", "poplin", "popnn", "poprand", "poputil")
+_LIBRARIES = ("gcl", "popops", "poplin", "popnn", "poprand", "popsparse", "poputil")
 _HOMES = {name: f"abele.{room}" for room, names in _SOURCES.items() for name in names.split()}
 _MODULES = {name: f"abele.{name}" for name in _ROOMS} | {name: f"abele.poplibs.{name}" for name in _LIBRARIES}
 
@@ -122,6 +122,7 @@ __all__ = [
     "popnn",
     "popops",
     "poprand",
+    "popsparse",
     "poputil",
     "shared",
     "stack",

@@ -22,6 +22,11 @@ LIBRARIES = [
         "popnn.lstm",
         "popnn.gru",
         "poplin.multiconv",
+        "popsparse",
+        "popsparse.static_",
+        "popsparse.dynamic",
+        "popsparse.experimental",
+        "lowrank",
     )
 ]
 OF_CALLS = {"None", "options", "op", "prog", "mode", "x", "x_in_place", "x_with_output", "use_scaled_gradient"}
@@ -51,7 +56,7 @@ def test_page__names__are_in_the_libraries() -> None:
     quoted = {
         re.sub(r"^\w+\.", "", word.split("(")[0]) for word in re.findall(r"`([a-zA-Z0-9_.]+(?:\([^`]*\))?)`", text)
     }
-    modules = {"poputil", "popops", "poplin", "popnn", "poprand", "gcl", "poplibs", "errors"}
+    modules = {"poputil", "popops", "poplin", "popnn", "poprand", "gcl", "popsparse", "lowrank", "poplibs", "errors"}
     for name in sorted(quoted - modules - OF_CALLS):
         if name.startswith("_") or name.endswith("_"):
             continue  # The ending of a name, or its beginning.

@@ -26,6 +26,8 @@ SPAN = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*")
 IDENTIFIER = re.compile(r"(?<![\w.\"<#/])([A-Za-z_]\w*)(\s*\()?")
 
 PARAMETERS = {
+    "blockDims",
+    "rhsSparsity",
     "accurateHalf",
     "removeAliased",
     "requireSimplestOrder",
@@ -339,12 +341,14 @@ def spaces() -> list[Any]:
     """Modules, namespaces and classes in which a name may be."""
     from abele import gcl, poplar, poplin, popnn, popops, poprand, poputil
     from abele.poplar import program
+    from abele.poplibs import popsparse
     from abele.poplibs.poplin.conv_params import cpp_params
 
     libraries = [poplar, program, poputil, poputil.graphfn, popops, poplin, popnn, poprand, gcl, poplin.multiconv]
     libraries += [popops.expr, popops.expr_names, popops.embedding, popops.rearrange, popops.padding, poplin.matmul]
     libraries += [popnn.lstm, popnn.gru, popnn.rnn, popnn.ctc, popnn.ctc_infer, popnn.pooling]
     libraries += [popnn.bn, popnn.gn, popnn.ln, popnn.in_]
+    libraries += [popsparse, popsparse.dynamic, popsparse.static_, popsparse.experimental, popsparse.formats]
     classes = [item for library in libraries for item in vars(library).values() if inspect.isclass(item)]
     return [*libraries, *classes, cpp_params.CppConvParams, poplar.StreamCallback.Result, poplar.IPUModel()]
 
@@ -356,7 +360,7 @@ def option_names() -> set[str]:
     from abele.poplibs.poputil.options import Option
     from abele.runtime.engine.options import OPTIONS, VARIABLES
 
-    for library in ("popops", "poplin", "popnn", "gcl"):
+    for library in ("popops", "poplin", "popnn", "popsparse", "gcl"):
         package = ROOT / "src" / "abele" / "poplibs" / library
         for file in package.rglob("*.py"):
             relative = file.relative_to(ROOT / "src").with_suffix("")

@@ -28,6 +28,12 @@ def system_of(num_tiles: int) -> System:
     return replace(whole, ipu=replace(whole.ipu, num_tiles=num_tiles), num_ipus=1)
 
 
+def two_of(system: System) -> System:
+    """Two chips of a system's kind."""
+    whole = systems.get("bow-2000").with_ipus(2)
+    return replace(whole, ipu=system.ipu)
+
+
 @dataclass
 class Bench:
     """A graph, a sequence and the data of its variables."""

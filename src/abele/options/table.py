@@ -43,9 +43,9 @@ class OptionTable(Mapping[str, Option]):
         Raises:
             InvalidOptionError: There is none; the message names the nearest.
         """
-        found = name if name in self._options else _camel_case(name)
+        found = name if name in self._options else _camel_case(str(name))
         if found not in self._options:
-            close = nearest(name, self._options)
+            close = nearest(str(name), self._options)
             raise InvalidOptionError(
                 f"{self.owner} has no option {name!r}" + (f"; did you mean {close!r}?" if close else ""),
                 at=at,
@@ -74,6 +74,8 @@ class OptionTable(Mapping[str, Option]):
         Raises:
             InvalidOptionError: There is no such option, or it does not take what is given.
         """
+        if given is not None and not isinstance(given, Mapping):
+            raise InvalidOptionError(f"{self.owner}: options are a mapping of names to values, got {given!r}")
         values = {name: option.default for name, option in self._options.items()}
         for name, option in self._options.items():
             told = os.environ.get(option.variable) if option.variable else None
