@@ -220,7 +220,7 @@ def test_driver__wrong_input__is_named() -> None:
         (lambda: sparse.RigL(nn.Linear(3, 3), end=3), "no sparse layer"),
         (lambda: sparse.SET(SparseLinear(8, 8, density=0.5), end=3), "static patterns"),
         (lambda: sparse.SET(net, end=3, fraction=1.5), "between 0 and 1, got 1.5"),
-        (lambda: sparse.SET(net, end=3, interval=0), "every 0 steps"),
+        (lambda: sparse.SET(net, end=3, interval=0), "interval is a whole number from 1"),
         (lambda: sparse.SET(net, end=3, start=4), "from 4 to 3"),
         (lambda: sparse.MagnitudePruning(net, density=0, end=3), "above 0"),
         (lambda: sparse.NofM(net), "of single weights"),

@@ -80,8 +80,8 @@ class BlockSparseSelfAttention(torch.nn.Module):
         check_counts(embed_dim=embed_dim, num_heads=num_heads)
         if embed_dim % num_heads:
             raise PatternMismatchError(f"a width of {embed_dim:,} is no multiple of {num_heads:,} heads")
-        given = (pattern,) if isinstance(pattern, Pattern) else tuple(pattern) if isinstance(pattern, Sequence) else ()
-        if not given or not all(isinstance(one, Pattern) for one in given):
+        given = tuple(pattern) if isinstance(pattern, Sequence) else (pattern,)
+        if not all(isinstance(one, Pattern) for one in given):
             raise TypeMismatchError(f"a pattern of attention is one Pattern, or one for each head, got {pattern!r}")
         if len(given) not in (1, num_heads):
             raise SparsePatternError(

@@ -1,4 +1,4 @@
-"""PlacedBlocks program of the gradient of the values: grad · Xᵀ at the places of a sparse matrix.
+"""Placed program of the gradient of the values: grad · Xᵀ at the places of a sparse matrix.
 
 A value of cell (x, y) needs the rows of x of the gradient and those of y of the input, over all columns z. Either
 buckets go round the tiles with the sums of their values and come home at the end, or the dense slices go round and

@@ -1,4 +1,4 @@
-"""PlacedBlocks program of a product with a dynamic sparse matrix: distribution, passes of what spilt, reduction.
+"""Placed program of a product with a dynamic sparse matrix: distribution, passes of what spilt, reduction.
 
 Forward, tile (x, y, z) has the dense rows of y and makes partials of the rows of x; the partials of all y are summed.
 Transposed it is the other way round, on the same buckets.

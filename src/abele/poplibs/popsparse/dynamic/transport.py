@@ -78,9 +78,7 @@ class Transport:
         signs = self._signs()
         first = Sequence()
         self._take(first, here)
-        condition = self._begin(
-            prog, info, signs, SparseFirstPass, SparseNextPass, f"next_pass_of_{all_passes(self.plan)}"
-        )
+        condition = self._begin(prog, info, signs, SparseFirstPass, SparseNextPass, self._next_pass)
         loop = RepeatWhileTrue(Sequence(), signs.more, Sequence(self._trip(here, there, signs), condition))
         prog.add(If(signs.more, Sequence(first, loop)))
 
@@ -92,9 +90,7 @@ class Transport:
         if self.plan.num_cells == 1:
             return here
         signs = self._signs()
-        condition = self._begin(
-            prog, info, signs, SparseFirstPass, SparseNextPass, f"next_pass_of_{all_passes(self.plan)}"
-        )
+        condition = self._begin(prog, info, signs, SparseFirstPass, SparseNextPass, self._next_pass)
         prog.add(RepeatWhileTrue(Sequence(), signs.more, Sequence(self._trip(here, there, signs), condition)))
         if returns:
             condition = self._begin(prog, info, signs, SparseLastPass, SparseHomeward, "homeward")
