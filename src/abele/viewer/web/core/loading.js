@@ -13,7 +13,7 @@ export const WANTED = {
   "liveness.curve": "the liveness curve", "liveness.floor": "live bytes by tile", "liveness.groups": "groups of variables", "liveness.lifetimes": "lifetimes", "liveness.stack": "the parts of the curve",
   "liveness.steps": "steps", "liveness.touched": "what steps touch", matrix: "the matrix", "matrix.axes": "axes of the matrix", "memory.categories": "memory by category", "memory.code": "state and code", "memory.codelets": "codelets", "memory.kept": "temporaries",
   "memory.order": "the order of tiles", "memory.overflow": "what is too much", "memory.steps": "steps of tiles", "memory.tiles": "memory by tile", "memory.variables": "variables", operation: "the operation",
-  operations: "operations", "operations.groups": "groups of operations", program: "the program tree", roofline: "the roofline", step: "the step", table: "rows", tiles: "tiles", "timeline.at": "the place",
+  operations: "operations", "operations.groups": "groups of operations", program: "the program tree", roofline: "the roofline", sparse: "sparse operands", "sparse.tiles": "sparse values by tile", step: "the step", table: "rows", tiles: "tiles", "timeline.at": "the place",
   "timeline.blocks": "blocks", "timeline.depth": "the depth of flames", "timeline.find": "what is found", "timeline.flame": "flames", "timeline.lanes": "lanes", "timeline.outline": "the list of lanes",
   "timeline.step": "the step", "timeline.summary": "figures of the run", "timeline.tiles": "tiles over time", "timeline.window": "figures of the window",
 };
