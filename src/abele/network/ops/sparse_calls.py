@@ -79,7 +79,7 @@ def sparse_product(
 
 def new_sparse_values(graph: Graph, dtype: ElementType, pattern: Pattern, columns: int, name: str) -> Tensor | None:
     """Values [blocks, *block] where products with dense columns are made; None for blocks without vertex."""
-    edge = device_block(pattern.block)
+    edge = vertex_edge(pattern.block)
     if pattern.block != (edge, edge):
         return None
     made = new_values(graph, _layouts(graph, dtype, pattern, columns).layout, name)
@@ -90,7 +90,7 @@ def new_dense_rows(
     graph: Graph, dtype: ElementType, pattern: Pattern, columns: int, name: str, *, transposed: bool
 ) -> Tensor:
     """A dense operand [k, n], or [m, n] of the product with the transpose, as products lay it out."""
-    edge = device_block(pattern.block)
+    edge = vertex_edge(pattern.block)
     finer = pattern if pattern.block == (edge, edge) else pattern.recut((edge, edge))[0]
     planned = finer.transposed()[0] if transposed else finer
     return new_dense(graph, _layouts(graph, dtype, planned, columns).layout, name)
@@ -121,14 +121,14 @@ def transposed_values(pattern: Pattern) -> tuple[Pattern, Int64]:
     return other, places[order].transpose((0, 2, 1)).reshape(-1)
 
 
-def device_block(block: tuple[int, int]) -> int:
+def vertex_edge(block: tuple[int, int]) -> int:
     """Edge of the largest square block with a vertex that divides a block."""
     return max(edge for edge in BLOCKS if block[0] % edge == block[1] % edge == 0)
 
 
 def _for_device(pattern: Pattern, values: Tensor) -> tuple[Pattern, Tensor]:
     """Pattern and values in blocks that have a vertex."""
-    edge = device_block(pattern.block)
+    edge = vertex_edge(pattern.block)
     if pattern.block == (edge, edge):
         return pattern, values
     finer, order = pattern.recut((edge, edge))

@@ -5,13 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from abele.machine.system import System
-from abele.numerics import ElementType
-from abele.poplibs.popsparse.dynamic.options import DynamicOptions
-from abele.poplibs.popsparse.dynamic.params import DynamicFullyConnectedParams, SparseParams, layer_of
-from abele.poplibs.popsparse.dynamic.plan import DynamicPlan
+from abele.numerics import ElementType, as_element_type
+from abele.poplibs.popsparse.dynamic.options import DynamicOptions, read_dynamic_options
+from abele.poplibs.popsparse.dynamic.params import (
+    DynamicFullyConnectedParams,
+    DynamicMatMulParams,
+    SparseParams,
+    layer_of,
+)
+from abele.poplibs.popsparse.dynamic.plan import DynamicPlan, device_block
 from abele.poplibs.popsparse.dynamic.planner import find_plan
 from abele.poplibs.popsparse.target import Target, system_of
 from abele.poplibs.poputil.kinds import PlanningCache
+from abele.poplibs.poputil.options import Options
 
 Key = tuple[DynamicFullyConnectedParams, ElementType, System, DynamicOptions]
 
@@ -38,11 +44,30 @@ _ALL = DynamicPlanningCache()
 
 
 def plan_of(
+    function: str,
     params: SparseParams,
-    dtype: ElementType,
+    dtype: ElementType | str,
     target: Target,
-    options: DynamicOptions,
+    options: Options,
     cache: DynamicPlanningCache | None = None,
 ) -> DynamicPlan:
-    """The plan of a product; from a cache of the process where none is given."""
-    return (_ALL if cache is None else cache).plan(params, dtype, target, options)
+    """The plan of a call, with its options; from a cache of the process where none is given.
+
+    Args:
+        function: The call, for errors.
+        params: Parameters of the product or layer; a product is planned for S·X and Sᵀ·X.
+        dtype: Type of the values.
+        target: The machine.
+        options: Values by PopLibs' names.
+        cache: Plans, found once each.
+
+    Raises:
+        InvalidOptionError: An option or value that there is not.
+        SparsePatternError: The batch is off the grain.
+        TypeMismatchError: Elements neither f16 nor f32.
+    """
+    kind = as_element_type(dtype)
+    by_element = kind.is_float and device_block(layer_of(params).sparsity.blockDimensions, kind) == (1, 1)
+    both_ways = isinstance(params, DynamicMatMulParams)
+    chosen = read_dynamic_options(function, options, by_element=by_element, both_ways=both_ways)
+    return (_ALL if cache is None else cache).plan(params, kind, target, chosen)

@@ -42,13 +42,21 @@ class Walked:
 
 
 @cache
-def product_codelet(how: Walked, *, transposed: bool, clears: bool) -> type:
-    """Add the products of a cell's values with ``dense`` to ``out``, by rows or transposed by columns."""
+def product_codelet(how: Walked, *, transposed: bool, by_columns: bool, clears: bool) -> type:
+    """Add the products of a cell's values with ``dense`` to ``out``, straight or transposed.
+
+    Args:
+        how: Sizes and types.
+        transposed: True for rows of ``out`` that are columns of the matrix.
+        by_columns: True for lists of columns, whose blocks lie anywhere among the values: each says where.
+        clears: True to begin with zeros.
+    """
     dtype, partials, header, slots = how.dtype, how.partials, how.header, how.meta_slots
     high, wide = how.block
     area, values = high * wide, how.nz_slots * high * wide
+    entry = 2 if by_columns else 1
 
-    @codelet(name="SparseDenseTransposed" if transposed else "SparseDenseForward")
+    @codelet(name=_PRODUCTS[transposed, by_columns])
     class SparseProduct(Vertex):
         meta: Input[Vector[u16]]
         nz: Input[Vector[dtype]]
@@ -72,12 +80,15 @@ def product_codelet(how: Walked, *, transposed: bool, clears: bool) -> type:
                         if u32(self.meta[at]) == self.cell:
                             row, v = at + header, value
                             for _r in range(i64(self.meta[at + 6])):
-                                x, count = i64(self.meta[row]), i64(self.meta[row + 1])
+                                line, count = i64(self.meta[row]), i64(self.meta[row + 1])
                                 for j in range(count):
-                                    y = i64(self.meta[row + 2 + j])
+                                    other = i64(self.meta[row + 2 + entry * j])
+                                    if by_columns:
+                                        v = value + i64(self.meta[row + 3 + entry * j]) * area
                                     for down in range(high):
                                         for across in range(wide):
-                                            a, b = x * high + down, y * wide + across
+                                            a = (other if by_columns else line) * high + down
+                                            b = (line if by_columns else other) * wide + across
                                             w = f32(self.nz[v + down * wide + across])
                                             to = b * step if transposed else a * step
                                             of = a * n if transposed else b * n
@@ -85,60 +96,19 @@ def product_codelet(how: Walked, *, transposed: bool, clears: bool) -> type:
                                                 d = w * f32(self.dense[of + c])
                                                 self.out[to + c] = partials(f32(self.out[to + c]) + d)
                                     v += area
-                                row += 2 + count
+                                row += 2 + entry * count
                         value += i64(self.meta[at + 3]) * area
                         at += max(i64(self.meta[at + 4]), i64(header))
 
     return SparseProduct
 
 
-@cache
-def column_codelet(how: Walked, *, clears: bool) -> type:
-    """Add the transposed products of a cell's values to ``out``, by lists of columns."""
-    dtype, partials, header, slots = how.dtype, how.partials, how.header, how.meta_slots
-    high, wide = how.block
-    area, values = high * wide, how.nz_slots * high * wide
-
-    @codelet
-    class SparseDenseGradA(Vertex):
-        meta: Input[Vector[u16]]
-        nz: Input[Vector[dtype]]
-        dense: Input[Vector[dtype]]
-        out: InOut[Vector[partials]]
-        cell: u32
-        columns: u32
-        stride: u32
-
-        def compute(self):
-            n, step = i64(self.columns), i64(self.stride)
-            if clears:
-                for i in range(i64(len(self.out))):
-                    self.out[i] = partials(0.0)
-            for bucket in range(i64(len(self.meta)) // slots):
-                at, last, value = bucket * slots, bucket * slots + slots - header, bucket * values
-                while at <= last:
-                    if self.meta[at] == 0:
-                        at = last + 1
-                    else:
-                        if u32(self.meta[at]) == self.cell:
-                            row = at + header
-                            for _r in range(i64(self.meta[at + 6])):
-                                y, count = i64(self.meta[row]), i64(self.meta[row + 1])
-                                for j in range(count):
-                                    x = i64(self.meta[row + 2 + 2 * j])
-                                    v = value + i64(self.meta[row + 3 + 2 * j]) * area
-                                    for down in range(high):
-                                        for across in range(wide):
-                                            w = f32(self.nz[v + down * wide + across])
-                                            to, of = (y * wide + across) * step, (x * high + down) * n
-                                            for c in range(n):
-                                                d = w * f32(self.dense[of + c])
-                                                self.out[to + c] = partials(f32(self.out[to + c]) + d)
-                                row += 2 + 2 * count
-                        value += i64(self.meta[at + 3]) * area
-                        at += max(i64(self.meta[at + 4]), i64(header))
-
-    return SparseDenseGradA
+_PRODUCTS = {
+    (False, False): "SparseDenseForward",
+    (True, False): "SparseDenseTransposed",
+    (True, True): "SparseDenseGradA",
+}
+"""Names of products, by ``transposed`` and ``by_columns``."""
 
 
 @cache

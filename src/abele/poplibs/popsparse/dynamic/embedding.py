@@ -31,9 +31,8 @@ from abele.poplibs.popsparse.dynamic.embedding_codelets import (
 from abele.poplibs.popsparse.dynamic.grad_w import ValueGradient
 from abele.poplibs.popsparse.dynamic.matmul import check_same
 from abele.poplibs.popsparse.dynamic.noted import note_operand
-from abele.poplibs.popsparse.dynamic.options import read_dynamic_options
 from abele.poplibs.popsparse.dynamic.params import DynamicFullyConnectedParams
-from abele.poplibs.popsparse.dynamic.plan import DynamicPlan, device_block
+from abele.poplibs.popsparse.dynamic.plan import DynamicPlan
 from abele.poplibs.popsparse.dynamic.product import DynamicProduct
 from abele.poplibs.popsparse.dynamic.tensors import (
     DynamicSparseTensor,
@@ -177,8 +176,7 @@ def _plan(
         raise SparsePatternError(f"{function}: a table has one group, got {params.numGroups:,}")
     if num_indices < 1:
         raise SparsePatternError(f"{function}: at least one index is needed, got {num_indices}")
-    single = device_block(params.sparsity.blockDimensions, dtype) == (1, 1)
-    plan = plan_of(params, dtype, graph, read_dynamic_options(function, options, by_element=single), cache)
+    plan = plan_of(function, params, dtype, graph, options, cache)
     return replace(plan, layer=replace(params, batchSize=num_indices))
 
 

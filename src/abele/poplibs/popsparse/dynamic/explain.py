@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from abele.graph import Graph
 from abele.poplibs.popsparse.dynamic.cache import plan_of
-from abele.poplibs.popsparse.dynamic.options import read_dynamic_options
 from abele.poplibs.popsparse.dynamic.params import DynamicMatMulParams, SparsityParams
-from abele.poplibs.popsparse.dynamic.plan import DynamicPlan, device_block
+from abele.poplibs.popsparse.dynamic.plan import DynamicPlan
 from abele.poplibs.popsparse.explanation import SparseExplanation, SparseProblem
 from abele.poplibs.poputil.options import Options
 
@@ -19,12 +18,10 @@ def explain_dynamic(graph: Graph, problem: SparseProblem, *, options: Options = 
         InvalidOptionError: An option or value that there is not.
     """
     side = problem.block, problem.block
-    single = device_block(side, problem.dtype) == (1, 1)
-    chosen = read_dynamic_options("popsparse.dynamic", options, by_element=single, both_ways=True)
     params = DynamicMatMulParams.createWithNzRatio(
         SparsityParams(blockDimensions=side), problem.density, 1, problem.m, problem.k, problem.n
     )
-    plan = plan_of(params, problem.dtype, graph, chosen)
+    plan = plan_of("popsparse.dynamic", params, problem.dtype, graph, options)
     (px, py, pz), (rows, columns) = plan.parts, plan.cell
     split = (
         ("parts of the rows", px),

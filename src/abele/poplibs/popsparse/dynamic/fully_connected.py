@@ -8,13 +8,12 @@ from __future__ import annotations
 from abele.errors import InvalidOptionError, PatternMismatchError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
-from abele.numerics import ElementType, as_element_type
+from abele.numerics import ElementType
 from abele.poplibs.popsparse.dynamic.cache import DynamicPlanningCache, plan_of
 from abele.poplibs.popsparse.dynamic.grad_w import ValueGradient
 from abele.poplibs.popsparse.dynamic.matmul import check_same
-from abele.poplibs.popsparse.dynamic.options import DynamicOptions, read_dynamic_options
 from abele.poplibs.popsparse.dynamic.params import DynamicFullyConnectedParams
-from abele.poplibs.popsparse.dynamic.plan import DynamicPlan, device_block
+from abele.poplibs.popsparse.dynamic.plan import DynamicPlan
 from abele.poplibs.popsparse.dynamic.product import DynamicProduct
 from abele.poplibs.popsparse.dynamic.tensors import (
     DynamicSparseTensor,
@@ -47,8 +46,8 @@ def create_fully_connected_weights(
         TypeMismatchError: Elements neither f16 nor f32.
         InvalidOptionError: An option or value that there is not.
     """
-    chosen, plan = _plan(graph, "createFullyConnectedWeights", dtype, params, options, cache)
-    return create_sparse(graph, plan, OpMetaData("fullyConnected", params, chosen, plan), name)
+    plan = plan_of("createFullyConnectedWeights", params, dtype, graph, options, cache)
+    return create_sparse(graph, plan, OpMetaData("fullyConnected", params, plan.options, plan), name)
 
 
 def create_fully_connected_input(
@@ -61,7 +60,7 @@ def create_fully_connected_input(
     cache: DynamicPlanningCache | None = None,
 ) -> Tensor:
     """The input [batch, groups · in] of a layer, laid out for it."""
-    _, plan = _plan(graph, "createFullyConnectedInput", dtype, params, options, cache)
+    plan = plan_of("createFullyConnectedInput", params, dtype, graph, options, cache)
     return _as_batch(create_dense(graph, plan, rows_shape(plan, by_x=False), name))
 
 
@@ -139,8 +138,8 @@ def fully_connected_sparse_grad_w(
         PatternMismatchError: Operands of other sizes or types.
     """
     function = "fullyConnectedSparseGradW"
-    chosen, plan = _plan(graph, function, grad.dtype, params, options, cache)
-    _check_pass(function, "doGradWPass", chosen.grad_w)
+    plan = plan_of(function, params, grad.dtype, graph, options, cache)
+    _check_pass(function, "doGradWPass", plan.options.grad_w)
     left, right = (
         _by_group(function, what, tensor, plan, by_x=by_x)
         for what, tensor, by_x in (("the gradient of the output", grad, True), ("the input", acts, False))
@@ -162,9 +161,9 @@ def fully_connected_dense_grad_w_serial_splits(
 
     Its dense partials, spread over all tiles, must be within the share of memory that is allowed for temporaries.
     """
-    chosen, plan = _plan(graph, "fullyConnectedDenseGradWSerialSplits", dtype, params, options, cache)
+    plan = plan_of("fullyConnectedDenseGradWSerialSplits", params, dtype, graph, options, cache)
     ipu = graph.system.ipu
-    allowed = chosen.proportion * ipu.tile.usable_bytes * ipu.num_tiles
+    allowed = plan.options.proportion * ipu.tile.usable_bytes * ipu.num_tiles
     needed, splits = 4 * params.dense_size, 1
     grid = plan.grid[1]
     while needed / splits > allowed and splits < grid:
@@ -185,9 +184,9 @@ def _product(
     cache: DynamicPlanningCache | None,
     transposed: bool = False,
 ) -> Tensor:
-    chosen, plan = _plan(graph, function, weights.nzValues.dtype, params, options, cache)
+    plan = plan_of(function, params, weights.nzValues.dtype, graph, options, cache)
     if transposed:
-        _check_pass(function, "doGradAPass", chosen.grad_a)
+        _check_pass(function, "doGradAPass", plan.options.grad_a)
     meta = weights.opMetaData
     if meta is not None:
         if meta.params != params:
@@ -195,7 +194,7 @@ def _product(
                 f"{function}: the weights were made for other parameters",
                 because=f"made for {meta.params}, used with {params}",
             )
-        check_same(function, meta.options, chosen)
+        check_same(function, meta.options, plan.options)
     dense = _by_group(function, "the dense operand", given, plan, by_x=transposed)
     views = views_of(plan, weights.metaInfo, weights.nzValues, function)
     with graph.scope(name):
@@ -222,17 +221,3 @@ def _as_batch(tensor: Tensor) -> Tensor:
     """A tensor [groups, channels, batch] as [batch, groups · channels]."""
     groups, rows, batch = tensor.shape
     return tensor.transpose((2, 0, 1)).reshape((batch, groups * rows))
-
-
-def _plan(
-    graph: Graph,
-    function: str,
-    dtype: ElementType | str,
-    params: DynamicFullyConnectedParams,
-    options: Options,
-    cache: DynamicPlanningCache | None,
-) -> tuple[DynamicOptions, DynamicPlan]:
-    kind = as_element_type(dtype)
-    single = kind.is_float and device_block(params.sparsity.blockDimensions, kind) == (1, 1)
-    chosen = read_dynamic_options(function, options, by_element=single)
-    return chosen, plan_of(params, kind, graph, chosen, cache)

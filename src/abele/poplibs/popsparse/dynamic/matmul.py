@@ -5,11 +5,10 @@ from __future__ import annotations
 from abele.errors import PatternMismatchError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
-from abele.numerics import ElementType, as_element_type
+from abele.numerics import ElementType
 from abele.poplibs.popsparse.dynamic.cache import DynamicPlanningCache, plan_of
-from abele.poplibs.popsparse.dynamic.options import DynamicOptions, read_dynamic_options
+from abele.poplibs.popsparse.dynamic.options import DynamicOptions
 from abele.poplibs.popsparse.dynamic.params import DynamicMatMulParams
-from abele.poplibs.popsparse.dynamic.plan import DynamicPlan, device_block
 from abele.poplibs.popsparse.dynamic.product import DynamicProduct
 from abele.poplibs.popsparse.dynamic.tensors import (
     DynamicSparseTensor,
@@ -39,8 +38,8 @@ def create_sparse_dense_matmul_lhs(
         TypeMismatchError: Elements neither f16 nor f32.
         InvalidOptionError: An option or value that there is not.
     """
-    chosen, plan = _plan(graph, "createSparseDenseMatMulLHS", dtype, params, options, cache)
-    return create_sparse(graph, plan, OpMetaData("matMul", params, chosen, plan), name)
+    plan = plan_of("createSparseDenseMatMulLHS", params, dtype, graph, options, cache)
+    return create_sparse(graph, plan, OpMetaData("matMul", params, plan.options, plan), name)
 
 
 def create_sparse_dense_matmul_rhs(
@@ -53,7 +52,7 @@ def create_sparse_dense_matmul_rhs(
     cache: DynamicPlanningCache | None = None,
 ) -> Tensor:
     """The dense side [groups, k, n] of :func:`sparse_dense_matmul`, laid out for it."""
-    _, plan = _plan(graph, "createSparseDenseMatMulRHS", dtype, params, options, cache)
+    plan = plan_of("createSparseDenseMatMulRHS", params, dtype, graph, options, cache)
     return create_dense(graph, plan, rows_shape(plan, by_x=False), name)
 
 
@@ -89,8 +88,8 @@ def sparse_dense_matmul(
             because="the plan of its buckets is kept there",
             remedy="make it by createSparseDenseMatMulLHS, and keep its opMetaData",
         )
-    chosen, plan = _plan(graph, function, meta.plan.dtype, meta.params, options, cache)
-    check_same(function, meta.options, chosen)
+    plan = plan_of(function, meta.params, meta.plan.dtype, graph, options, cache)
+    check_same(function, meta.options, plan.options)
     dense = rhs.transpose((0, 2, 1)) if transpose_rhs and rhs.ndim == 3 else rhs
     wanted = rows_shape(plan, by_x=transpose_lhs)
     shape = plan.layer.numGroups, wanted.rows, plan.layer.batchSize
@@ -114,17 +113,3 @@ def check_same(function: str, made: DynamicOptions, given: DynamicOptions) -> No
             because="; ".join(wrong),
             remedy="the same options where the tensor is made, where it is used, and in Partitioner",
         )
-
-
-def _plan(
-    graph: Graph,
-    function: str,
-    dtype: ElementType | str,
-    params: DynamicMatMulParams,
-    options: Options,
-    cache: DynamicPlanningCache | None,
-) -> tuple[DynamicOptions, DynamicPlan]:
-    kind = as_element_type(dtype)
-    single = kind.is_float and device_block(params.sparsity.blockDimensions, kind) == (1, 1)
-    chosen = read_dynamic_options(function, options, by_element=single, both_ways=True)
-    return chosen, plan_of(params, kind, graph, chosen, cache)

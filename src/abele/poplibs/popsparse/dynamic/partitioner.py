@@ -19,13 +19,12 @@ import numpy.typing as npt
 
 from abele.arrays import Array, Int64
 from abele.errors import PatternMismatchError, SparseOverflowError, SparsePatternError, TypeMismatchError
-from abele.numerics import ElementType, as_element_type
+from abele.numerics import ElementType
 from abele.poplibs.popsparse.dynamic.buckets import PlacedBlocks, value_slots, write_meta
 from abele.poplibs.popsparse.dynamic.cache import DynamicPlanningCache, plan_of
-from abele.poplibs.popsparse.dynamic.options import read_dynamic_options
-from abele.poplibs.popsparse.dynamic.params import DynamicMatMulParams, SparseParams, SparsityParams, layer_of
+from abele.poplibs.popsparse.dynamic.params import SparseParams, SparsityParams
 from abele.poplibs.popsparse.dynamic.placement import place_pattern
-from abele.poplibs.popsparse.dynamic.plan import DynamicPlan, device_block
+from abele.poplibs.popsparse.dynamic.plan import DynamicPlan
 from abele.poplibs.popsparse.dynamic.reading import read_meta
 from abele.poplibs.popsparse.formats import COOMatrix, CSCMatrix, CSRMatrix, SparseMatrixBase
 from abele.poplibs.popsparse.target import Target
@@ -124,13 +123,8 @@ class DynamicPartitioner:
         cache: DynamicPlanningCache | None = None,
         name: str = "Partitioner",
     ) -> None:
-        dtype = as_element_type(dataType)
-        block = layer_of(params).sparsity.blockDimensions
-        single = device_block(block, dtype) == (1, 1) and dtype.is_float
-        both = isinstance(params, DynamicMatMulParams)
-        chosen = read_dynamic_options(name, options, by_element=single, both_ways=both)
         self.params = params
-        self.plan = plan_of(params, dtype, target, chosen, cache)
+        self.plan = plan_of(name, params, dataType, target, options, cache)
 
     # PopLibs' names.
 

@@ -18,7 +18,7 @@ from abele.graph.regions import rows
 from abele.numerics import f16, f32
 from abele.poplibs.popsparse.dynamic import costs
 from abele.poplibs.popsparse.dynamic.buckets import grad_a_header
-from abele.poplibs.popsparse.dynamic.codelets import Walked, column_codelet, product_codelet, reduce_codelet
+from abele.poplibs.popsparse.dynamic.codelets import Walked, product_codelet, reduce_codelet
 from abele.poplibs.popsparse.dynamic.host_form import host_product_steps
 from abele.poplibs.popsparse.dynamic.noted import note_operand
 from abele.poplibs.popsparse.dynamic.plan import DynamicPlan
@@ -189,13 +189,10 @@ class DynamicProduct:
         return pass_cycles(self.plan, "gradA" if self.transposed else "fwd", full_work(self.plan, buckets))
 
     def _codelet(self, *, clears: bool) -> type:
-        plan = self.plan
-        if self.transposed and self.sparse.columns is not None:
-            header, slots = grad_a_header(plan), plan.grad_a_slots
-            how = Walked(plan.dtype, self.partials, plan.block, header, slots, plan.nz_slots)
-            return column_codelet(how, clears=clears)
-        how = Walked(plan.dtype, self.partials, plan.block, plan.header, plan.meta_slots, plan.nz_slots)
-        return product_codelet(how, transposed=self.transposed, clears=clears)
+        plan, by_columns = self.plan, self.transposed and self.sparse.columns is not None
+        header, slots = (grad_a_header(plan), plan.grad_a_slots) if by_columns else (plan.header, plan.meta_slots)
+        how = Walked(plan.dtype, self.partials, plan.block, header, slots, plan.nz_slots)
+        return product_codelet(how, transposed=self.transposed, by_columns=by_columns, clears=clears)
 
     def _reduce(self, prog: Sequence, partials: Tensor, chunk: int) -> Tensor:
         """The sum over the tiles of one part of the result, a chunk of it on each."""

@@ -30,11 +30,11 @@ class SubBlockMask(Enum):
     """Elements of held blocks that count as zero, by their place in the whole matrix of a group."""
 
     NONE = "None"
-    """None of them."""
+    """No element."""
     ZeroUpperTriangle = "ZeroUpperTriangle"
-    """Those right of the diagonal: what a causal attention hides."""
+    """Elements right of the diagonal: what a causal attention hides."""
     ZeroLowerTriangle = "ZeroLowerTriangle"
-    """Those left of the diagonal."""
+    """Elements left of the diagonal."""
 
     @staticmethod
     def of(value: SubBlockMask | str | None) -> SubBlockMask:

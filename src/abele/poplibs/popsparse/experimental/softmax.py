@@ -29,7 +29,7 @@ from abele.poplibs.popsparse.experimental.codelets import (
     softmax_gradient_codelet,
 )
 from abele.poplibs.popsparse.experimental.params import SubBlockMask, mask_pattern
-from abele.poplibs.popsparse.host.dense import is_near, moved, scratch
+from abele.poplibs.popsparse.host.dense import brought_near, moved, scratch
 from abele.poplibs.poputil.host_body import note_host
 from abele.sparsity import Pattern
 
@@ -178,11 +178,9 @@ def _rows_of(
 
 def _near(graph: Graph, tensor: Tensor, steps: Program, name: str) -> Tensor:
     """The tensor in one stretch."""
-    if is_near(tensor):
-        return tensor
-    made = scratch(graph, tensor.shape, name, tensor.dtype)
-    steps.add(moved(graph, tensor.expand_dims(0), made.expand_dims(0), name))
-    return made
+    made, before = brought_near(graph, tensor.expand_dims(0), name)
+    steps.add(before)
+    return made[0] if before.steps else tensor
 
 
 def _host_softmax(graph: Graph, rows: BlockRows, x: Tensor, out: Tensor, name: str) -> Program:

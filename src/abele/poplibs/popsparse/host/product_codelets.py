@@ -164,7 +164,8 @@ def _panel(self, held, how, kind, n, j, stride, base, W, there, sets):
 
 
 @macro
-def _panels(self, held, how, kind):
+def all_panels(self, held, how, kind):
+    """All columns of all rows, panel by panel."""
     n = i64(self.n)
     whole = n // how.width
     if how.rest > 0:
@@ -235,9 +236,9 @@ def product_codelet(how: Tiling, held: ElementType, made: ElementType, index: El
             if how.values == "gathered":
                 for p in range(i64(len(self.places))):
                     self.ordered[p] = f32(self.values[i64(self.places[p])])
-                _panels(self, self.ordered, how, made)
+                all_panels(self, self.ordered, how, made)
             else:
-                _panels(self, self.values, how, made)
+                all_panels(self, self.values, how, made)
 
     return HostSparseProduct
 

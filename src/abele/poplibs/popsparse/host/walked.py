@@ -26,7 +26,7 @@ from abele.graph import Execute, Graph, Tensor
 from abele.graph.program import Sequence
 from abele.numerics import ElementType, f32, i64, u16, u32
 from abele.poplibs.popsparse.host.dense import brought_near, in_panels, is_near, lines, moved, scratch
-from abele.poplibs.popsparse.host.product_codelets import Tiling, _panels
+from abele.poplibs.popsparse.host.product_codelets import Tiling, all_panels
 from abele.poplibs.popsparse.host.tiling import panels_of, tile_rows, tile_sets, tile_width
 from abele.poplibs.popsparse.host.walked_scatter import Scattering, scattered_codelet
 from abele.poplibs.popsparse.host.walks import num_shares
@@ -151,7 +151,7 @@ def walked_codelet(buckets: Buckets, how: Tiling, held: ElementType, made: Eleme
                     if i64(self.starts[num]) > i64(len(self.columns)):
                         for i in range(num + 1):
                             self.starts[i] = u32(0)
-            _panels(self, self.ordered, how, made)
+            all_panels(self, self.ordered, how, made)
 
     return HostSparseWalked
 
