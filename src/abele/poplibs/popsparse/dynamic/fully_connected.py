@@ -47,7 +47,7 @@ def create_fully_connected_weights(
         InvalidOptionError: An option or value that there is not.
     """
     plan = plan_of("createFullyConnectedWeights", params, dtype, graph, options, cache)
-    return create_sparse(graph, plan, OpMetaData("fullyConnected", params, plan.options, plan), name)
+    return create_sparse(graph, plan, OpMetaData("fullyConnected", params, plan), name)
 
 
 def create_fully_connected_input(

@@ -39,7 +39,7 @@ def create_sparse_dense_matmul_lhs(
         InvalidOptionError: An option or value that there is not.
     """
     plan = plan_of("createSparseDenseMatMulLHS", params, dtype, graph, options, cache)
-    return create_sparse(graph, plan, OpMetaData("matMul", params, plan.options, plan), name)
+    return create_sparse(graph, plan, OpMetaData("matMul", params, plan), name)
 
 
 def create_sparse_dense_matmul_rhs(

@@ -30,14 +30,17 @@ class OpMetaData:
     Attributes:
         operation: ``matMul`` or ``fullyConnected``.
         params: Parameters.
-        options: Options.
-        plan: The plan.
+        plan: The plan, with the options.
     """
 
     operation: str
     params: SparseParams
-    options: DynamicOptions
     plan: DynamicPlan
+
+    @property
+    def options(self) -> DynamicOptions:
+        """Options that it was made with."""
+        return self.plan.options
 
 
 @dataclass(frozen=True)
