@@ -98,6 +98,14 @@ def test_makers__known_masks__hold() -> None:
     assert union_of([banded_pattern(shape, 0, block), causal_pattern(bird)]) == causal_pattern(bird)
 
 
+def test_difference_text__of_two_patterns__counts_the_others_and_names_the_first() -> None:
+    one = Pattern.from_coordinates((4, 4), [0, 1, 3], [1, 1, 0])[0]
+    other = Pattern.from_coordinates((4, 4), [0, 2, 3], [1, 3, 0])[0]
+    assert one.difference_text(other) == "1 of its 3 blocks are others, the first at row 2, column 3 of the grid"
+    assert one.difference_text(Pattern.from_coordinates((4, 4), [0], [1])[0]) == "it lacks 2 blocks of 3"
+    assert one.difference_text(random_pattern((8, 4), 0.5)).startswith("it is Pattern(8 x 4")
+
+
 def test_n_of_m__two_of_four__are_the_largest() -> None:
     matrix = np.array([[1.0, -4.0, 3.0, 2.0, 0.0, 0.0, 0.0, 9.0]])
     assert n_of_m_pattern(matrix, 2, 4).columns.tolist() == [1, 2, 4, 7]

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.errors import TensorError
 from abele.sparsity import Pattern, random_pattern
 from abele.sparsity.products import sampled, sparse_times
+from support.examples import examples
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     grid=st.tuples(st.integers(1, 6), st.integers(1, 6)),
     block=st.tuples(st.integers(1, 4), st.integers(1, 4)),

@@ -8,6 +8,7 @@ import numbers
 import numpy as np
 import numpy.typing as npt
 
+from abele.counts import check_counts
 from abele.errors import InvalidOptionError, SparsePatternError
 from abele.sparsity.pattern import Pattern, grid_of
 
@@ -22,7 +23,7 @@ def random_pattern(
     """
     if isinstance(density, bool) or not isinstance(density, numbers.Real) or not 0 <= density <= 1:
         raise InvalidOptionError(f"a density is between 0 and 1, got {density!r}")
-    _check_counts(seed=seed)
+    check_counts(0, bits=63, seed=seed)
     rows, columns = grid_of(shape, block)
     count = math.ceil(round(density * rows * columns, 6))
     places = np.random.default_rng(seed).choice(rows * columns, count, replace=False, shuffle=False)
@@ -31,14 +32,14 @@ def random_pattern(
 
 def banded_pattern(shape: tuple[int, int], band: int, block: tuple[int, int] = (1, 1)) -> Pattern:
     """Blocks at most ``band`` block columns from the diagonal: local attention."""
-    _check_counts(band=band)
+    check_counts(0, band=band)
     down, across = np.indices(grid_of(shape, block), sparse=True)
     return Pattern.from_dense_mask(abs(down - across) <= band, block)
 
 
 def strided_pattern(shape: tuple[int, int], stride: int, block: tuple[int, int] = (1, 1)) -> Pattern:
     """Blocks whose distance from the diagonal is a multiple of ``stride``."""
-    _check_counts(1, stride=stride)
+    check_counts(stride=stride)
     down, across = np.indices(grid_of(shape, block), sparse=True)
     return Pattern.from_dense_mask((down - across) % stride == 0, block)
 
@@ -68,7 +69,8 @@ def bigbird_pattern(
         num_random: Blocks drawn in each row among those that are not held yet.
         seed: Seed of the draws.
     """
-    _check_counts(window=window, num_global=num_global, num_random=num_random, seed=seed)
+    check_counts(0, window=window, num_global=num_global, num_random=num_random)
+    check_counts(0, bits=63, seed=seed)
     grid = grid_of(shape, block)
     down, across = np.indices(grid, sparse=True)
     mask = (abs(down - across) <= window) | (down < num_global) | (across < num_global)
@@ -88,8 +90,8 @@ def n_of_m_pattern(matrix: npt.ArrayLike, n: int, m: int) -> Pattern:
         InvalidOptionError: ``n`` is not between 0 and ``m``.
     """
     dense = np.abs(np.asarray(matrix))
-    _check_counts(n=n)
-    _check_counts(1, m=m)
+    check_counts(0, n=n)
+    check_counts(m=m)
     if n > m:
         raise InvalidOptionError(f"of every {m} elements between 0 and {m} are held, got {n}")
     if dense.ndim != 2 or dense.shape[1] % m:
@@ -98,15 +100,3 @@ def n_of_m_pattern(matrix: npt.ArrayLike, n: int, m: int) -> Pattern:
     mask = np.zeros(groups.shape, bool)
     np.put_along_axis(mask, np.argsort(-groups, axis=2, kind="stable")[:, :, :n], True, axis=2)
     return Pattern.from_dense_mask(mask.reshape(dense.shape))
-
-
-def _check_counts(least: int = 0, **counts: object) -> None:
-    """Raise unless each is a whole number of at least ``least``.
-
-    Raises:
-        InvalidOptionError: One is not.
-    """
-    for name, count in counts.items():
-        whole = isinstance(count, int | np.integer) and not isinstance(count, bool)
-        if not whole or not least <= int(count) < 2**63:  # type: ignore[call-overload]
-            raise InvalidOptionError(f"{name} of a pattern is a whole number from {least} on, got {count!r}")

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from abele.arrays import Array, Bool, Int64
 from abele.errors import SparsePatternError, TensorError, TypeMismatchError
+from abele.words import counted
 
 MAX_LINES = 2**28
 """Block rows or block columns of a pattern, at most: their starts take 2 GiB of the host."""
@@ -240,6 +241,18 @@ class Pattern:
         (rows, columns), (height, width) = self.shape, self.block
         blocks = "" if self.block == (1, 1) else f" in blocks of {height} x {width}"
         return f"Pattern({rows:,} x {columns:,}{blocks}, {self.num_blocks:,} held, density {self.density:.3g})"
+
+    def difference_text(self, other: Pattern) -> str:
+        """Difference to another pattern: ``3 of its 48 blocks are others, the first at row 0, column 5``, say."""
+        if (self.shape, self.block) != (other.shape, other.block):
+            return f"it is {other}"
+        mine, its = (p.rows * p.grid[1] + p.columns for p in (self, other))
+        new = np.setdiff1d(its, mine)
+        if not new.size:
+            return f"it lacks {counted(len(mine) - len(its), 'block')} of {len(mine):,}"
+        row, column = divmod(int(new[0]), self.grid[1])
+        there = f"the first at row {row:,}, column {column:,} of the grid"
+        return f"{len(new):,} of its {counted(len(its), 'block')} are others, {there}"
 
 
 def union_of(patterns: Sequence[Pattern]) -> Pattern:

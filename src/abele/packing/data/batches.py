@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from abele.arrays import Int64
+from abele.counts import is_whole
 from abele.errors import PackedDataError, nearest
 from abele.packing.data.derived import Batch
 from abele.packing.data.packed_rows import PackedRows
@@ -48,7 +49,7 @@ class PackOrder:
     def __post_init__(self) -> None:
         for name, least in (("num_packs", 1), ("batch_size", 1), ("num_ranks", 1), ("seed", 0), ("rank", 0)):
             value = getattr(self, name)
-            if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+            if not is_whole(value) or value < least:
                 raise PackedDataError(f"{name} is a whole number of at least {least}, not {value!r}")
         if self.rank >= self.num_ranks:
             raise PackedDataError(f"rank {self.rank} of {self.num_ranks} ranks", remedy="ranks count from 0")

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.arrays import Array, Int64
+from abele.counts import is_whole
 from abele.errors import PackedDataError, SampleLengthError
 from abele.packing.data.fields import TOKENS
 from abele.packing.data.ragged import Ragged, expanded
@@ -116,7 +117,7 @@ class RowShape:
 
 
 def _check_number(what: str, number: object, least: int) -> None:
-    if not isinstance(number, int | np.integer) or isinstance(number, bool) or number < least:
+    if not is_whole(number) or number < least:
         raise PackedDataError(f"{what} is a whole number of at least {least}, not {number!r}")
 
 

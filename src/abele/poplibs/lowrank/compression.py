@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.arrays import Int64
+from abele.counts import is_whole
 from abele.errors import InvalidOptionError, TensorError, TypeMismatchError, nearest
 from abele.poplibs.lowrank.compressed import Float64, TileLowRank, extents
 
@@ -224,7 +225,7 @@ def _matrix(matrix: npt.ArrayLike) -> Float64:
 
 def _tile(tile_size: int | tuple[int, int], shape: tuple[int, ...]) -> tuple[int, int]:
     pair = tile_size if isinstance(tile_size, tuple) else (tile_size, tile_size)
-    whole = len(pair) == 2 and all(isinstance(n, int | np.integer) and not isinstance(n, bool) for n in pair)
+    whole = len(pair) == 2 and all(is_whole(n) for n in pair)
     if not whole or min(pair) < 1:
         raise InvalidOptionError(f"tile_size is a whole number or two, from 1 on, got {tile_size!r}")
     if pair[0] > shape[0] or pair[1] > shape[1]:
@@ -246,10 +247,8 @@ def _check(tile: tuple[int, int], tolerance: float | None, rank: int | None, met
     real = isinstance(tolerance, int | float | np.floating) and not isinstance(tolerance, bool)
     if tolerance is not None and (not real or not 0 < tolerance < math.inf):
         raise InvalidOptionError(f"tolerance is a number above 0, got {tolerance!r}", remedy="tolerance=1e-4")
-    if rank is not None:
-        whole = isinstance(rank, int | np.integer) and not isinstance(rank, bool)
-        if not whole or not 1 <= rank <= min(tile):
-            raise InvalidOptionError(
-                f"rank is a whole number from 1 to {min(tile)}, got {rank!r}",
-                because=f"a tile of {tile[0]} × {tile[1]} has no higher rank",
-            )
+    if rank is not None and (not is_whole(rank) or not 1 <= rank <= min(tile)):
+        raise InvalidOptionError(
+            f"rank is a whole number from 1 to {min(tile)}, got {rank!r}",
+            because=f"a tile of {tile[0]} × {tile[1]} has no higher rank",
+        )

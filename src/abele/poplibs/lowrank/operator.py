@@ -19,11 +19,12 @@ from abele.poplibs.lowrank.cut import within
 from abele.poplibs.lowrank.layout import (
     LeftShares,
     RightShares,
+    apart_from_sources,
+    homes_of_x,
     place_blocks,
     share_left,
     share_right,
 )
-from abele.poplibs.lowrank.sources import apart_from_sources, homes_of_x
 from abele.poplibs.poputil.options import Options, choice, read_options
 from abele.words import counted
 

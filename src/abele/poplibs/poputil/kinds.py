@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from abele.counts import is_whole
 from abele.errors import AbeleError
 from abele.graph import Program, Tensor
 from abele.graph.clone import TensorCloneMethod
@@ -58,11 +59,6 @@ def _is_known_type(value: Any) -> bool:
     except AbeleError:
         return False
     return not isinstance(value, str) or value in (found.name, found.poplar_name)
-
-
-def is_whole(value: Any) -> bool:
-    """True if ``value`` is a whole number, and no truth value."""
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
 def is_boolean(value: Any) -> bool:

@@ -30,11 +30,12 @@ from typing import Any
 
 import numpy as np
 
+from abele.counts import is_whole
 from abele.errors import AbeleError, InvalidOptionError, TensorError, TypeMismatchError
 from abele.graph import ComputeSet, Graph, Program, Sequence, Tensor
 from abele.graph.expect import described
 from abele.numerics import ElementType, as_element_type
-from abele.poplibs.poputil.kinds import Fits, are_whole, is_boolean, is_real, is_type, is_whole
+from abele.poplibs.poputil.kinds import Fits, are_whole, is_boolean, is_real, is_type
 
 # Checks of operands and programs: errors in words where they are something else.
 

@@ -12,6 +12,7 @@ import numpy as np
 from jax.core import ShapedArray
 from jax.tree_util import register_pytree_node_class
 
+from abele.counts import is_whole
 from abele.errors import TensorError, TensorIndexError, TypeMismatchError
 from abele.frontends.jax.tessellate import primitives
 from abele.frontends.jax.tessellate.types import Shape, as_device_array, user_line
@@ -27,7 +28,7 @@ def as_tiles(tiles: Iterable[int]) -> tuple[int, ...]:
         TensorError: One is negative, or no whole number.
     """
     found = tuple(tiles)
-    wrong = [t for t in found if not isinstance(t, (int, np.integer)) or isinstance(t, bool) or t < 0]
+    wrong = [t for t in found if not is_whole(t) or t < 0]
     if wrong:
         raise TensorError(f"{wrong[0]!r} is no tile", at=user_line(), remedy="tiles are numbered from 0")
     return tuple(int(t) for t in found)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
-import numpy as np
-
+from abele.counts import is_whole
 from abele.errors import SessionError, UnsupportedOpError
 from abele.frontends.keras import private
 from abele.frontends.keras.ipu.enums import (
@@ -18,6 +18,7 @@ from abele.frontends.keras.model import assignment, loops
 from abele.frontends.keras.model.data import Batches
 from abele.frontends.keras.model.options import accumulator_type, check_arguments, member, positive
 from abele.frontends.keras.model.state import state_of
+from abele.network import Network
 from abele.report import Report
 
 
@@ -300,6 +301,17 @@ class IpuMethods:
         report: Report = self.ipu_session.report
         return report
 
+    def __abele_network__(self) -> tuple[Network, Mapping[str, Any]]:
+        """The program that ran last as a network, and its weights, as :func:`abele.onnx.export` asks for them.
+
+        Raises:
+            SessionError: Nothing ran yet.
+        """
+        session = self.ipu_session
+        program = state_of(self).programs.last
+        assert program is not None
+        return program.step.network, session.weights
+
     @property
     def ipu_session(self) -> Any:
         """Session of the program that ran last: its network, executable and data.
@@ -334,8 +346,6 @@ def _queue(model: Any, given: dict[str, Any], depth: str) -> None:
 def _ipus(mapping: Any) -> list[int]:
     from abele.errors import InvalidOptionError
 
-    if not isinstance(mapping, (list, tuple)) or not all(
-        isinstance(n, (int, np.integer)) and not isinstance(n, bool) and n >= 0 for n in mapping
-    ):
+    if not isinstance(mapping, (list, tuple)) or not all(is_whole(n) and n >= 0 for n in mapping):
         raise InvalidOptionError(f"device_mapping is a list of numbers of IPUs, one for each stage, not {mapping!r}")
     return [int(n) for n in mapping]

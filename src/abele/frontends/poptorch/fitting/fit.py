@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from abele.counts import is_whole
 from abele.errors import InvalidOptionError
 from abele.fitting import (
     FitSpace,
@@ -416,11 +417,11 @@ def _check_counts(batch: int | None, micro_batches: Sequence[int] | None, check:
     counts = [("batch", batch)] if batch is not None else []
     counts += [("micro_batches", size) for size in micro_batches or ()]
     for name, count in counts:
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        if not is_whole(count) or count < 1:
             raise InvalidOptionError(f"fit: {name} takes positive whole numbers, got {count!r}")
     if micro_batches is not None and not micro_batches:
         raise InvalidOptionError("fit: micro_batches is empty", remedy="leave it out, or name a size")
-    if isinstance(check, bool) or not isinstance(check, int) or check < 0:
+    if not is_whole(check) or check < 0:
         raise InvalidOptionError(f"fit: check is a number of plans, got {check!r}")
 
 

@@ -1,25 +1,12 @@
-"""Checks of what layers and methods of training are given: sizes, shares, models."""
+"""Checks of what layers and methods of training are given: shares, models."""
 
 from __future__ import annotations
 
 import numbers
 
-import numpy as np
 import torch
 
 from abele.errors import InvalidOptionError, TypeMismatchError
-
-
-def check_counts(least: int = 1, **counts: object) -> None:
-    """Raise unless each is a whole number of at least ``least``, by name.
-
-    Raises:
-        InvalidOptionError: One is not; true and false are none.
-    """
-    for name, count in counts.items():
-        whole = isinstance(count, int | np.integer) and not isinstance(count, bool)
-        if not whole or not least <= count < 2**31:  # type: ignore[operator]
-            raise InvalidOptionError(f"{name} is a whole number from {least} to 2**31 - 1, got {count!r}")
 
 
 def check_numbers(**values: object) -> None:
@@ -31,6 +18,18 @@ def check_numbers(**values: object) -> None:
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
             raise InvalidOptionError(f"{name} is a number, got {value!r}")
+
+
+def check_probability(**values: object) -> None:
+    """Raise unless each is a probability of dropping something, from 0 to less than 1, by name.
+
+    Raises:
+        InvalidOptionError: One is not.
+    """
+    check_numbers(**values)
+    for name, value in values.items():
+        if not 0.0 <= value < 1.0:  # type: ignore[operator]
+            raise InvalidOptionError(f"{name} is from 0 to less than 1, got {value!r}")
 
 
 def check_module(what: str, given: object) -> None:
