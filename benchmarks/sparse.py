@@ -1,16 +1,17 @@
 """Sparse products by host kernels beside SciPy, PyTorch (CSR, BSR) and MKL's sparse BLAS, in one process.
 
     python benchmarks/sparse.py [--sizes 256,1024,4096] [--blocks 1,4,8,16] [--densities 4,8,16,32]
-        [--columns 4,16,37,64,256,1024] [--passes forward,transposed,sampled] [--dtype f32] [--threads 2] [--json]
+        [--columns 1,4,16,37,64,256,1024] [--passes forward,transposed,sampled] [--dtype f32] [--threads 2] [--json]
 
 Random square matrices of uniform density; forward is S·X, transposed Sᵀ·G, sampled G·Xᵀ at the pattern. Ours is an
 engine that runs a program of the product alone, as often as a round lasts: its steps, from operands in the engine's
 variables to a result in one, with all copies between; entering the engine is shared by the repeats. Others are called
 as often, from Python, on operands in the layout that suits them; transposes of S are made for them beforehand, with
-their values. Rounds alternate and the least time of each counts, so that other work on the machine matters little; with
---threads 1 --cpu processor time counts in its place. Figures are ratios, above 1 where ours is faster than the best of
-the others. Others work in f32 with --dtype f16 as well, which none of them multiplies sparsely. With --turned our dense
-operands and results are [columns, rows], as those of fully connected layers; the others' stay as they are.
+their values, and one column is a vector, for which they have products of their own. Rounds alternate and the least time
+of each counts, so that other work on the machine matters little; with --threads 1 --cpu processor time counts in its
+place. Figures are ratios, above 1 where ours is faster than the best of the others. Others work in f32 with --dtype f16
+as well, which none of them multiplies sparsely. With --turned our dense operands and results are [columns, rows], as
+those of fully connected layers; the others' stay as they are.
 """
 
 from __future__ import annotations
@@ -148,7 +149,7 @@ def check(ours: Any, wants: dict[str, Any], dtype: ElementType) -> None:
         if isinstance(want, torch.Tensor):
             want = (want.values() if want.layout == torch.sparse_csr else want).numpy()
         want = np.asarray(want)
-        if want.ndim == ours.ndim or want.shape == ours.shape:
+        if want.ndim == ours.ndim or want.size == ours.size:
             scale = np.abs(want).max() + 1e-9
             wrong = np.abs(ours.reshape(-1) - want.reshape(-1)).max() / scale
             is_blocks = name.startswith("PyTorch") and ours.ndim == 1
@@ -189,7 +190,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=_numbers, default=[256, 1024, 4096], help="rows and columns of S")
     parser.add_argument("--blocks", type=_numbers, default=[1, 4, 8, 16], help="edges of blocks")
     parser.add_argument("--densities", type=_numbers, default=[4, 8, 16, 32], help="4 for a quarter of the blocks")
-    parser.add_argument("--columns", type=_numbers, default=[4, 16, 37, 64, 256, 1024], help="columns of X")
+    parser.add_argument("--columns", type=_numbers, default=[1, 4, 16, 37, 64, 256, 1024], help="columns of X")
     parser.add_argument("--passes", type=lambda text: text.split(","), default=list(PASSES), help="of " + str(PASSES))
     parser.add_argument("--dtype", default="f32", help="type of our operands: f32 or f16")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="host threads of each")

@@ -68,6 +68,14 @@ def mkl_product(pattern: Pattern, values: Any, x: Any) -> Call | None:
         assert status == 0
         return made
 
+    def call_of_vector(_keep: Any = (starts, columns, values)) -> Any:
+        status = library.mkl_sparse_s_mv(_MKL_AS_IS, one, handle, description, _pointer(x), zero, _pointer(made))
+        assert status == 0
+        return made
+
+    if n == 1:
+        return call_of_vector
+
     return call
 
 
@@ -77,16 +85,19 @@ def products(pattern: Pattern, values: Any, x: Any) -> dict[str, Call]:
     elements, order = pattern.recut((1, 1))
     flat = np.ascontiguousarray(values.reshape(-1)[order.reshape(-1)])
     rows = scipy.sparse.csr_matrix((flat, elements.columns, elements.row_starts), shape=pattern.shape)
+    # A matrix of one column is a vector, for which the others have products of their own.
+    x = x[:, 0].copy() if x.shape[1] == 1 else x
     calls["SciPy CSR"] = lambda: rows @ x
     dense = torch.from_numpy(x)
     csr = _torch(elements, flat)
     calls["PyTorch CSR"] = lambda: csr @ dense
-    if (call := mkl_product(elements, flat, x)) is not None:
+    columns = x.reshape((len(x), -1))
+    if (call := mkl_product(elements, flat, columns)) is not None:
         calls["MKL CSR"] = call
     if pattern.block != (1, 1):
         bsr = _torch(pattern, values)
         calls["PyTorch BSR"] = lambda: bsr @ dense
-        if (call := mkl_product(pattern, values, x)) is not None:
+        if (call := mkl_product(pattern, values, columns)) is not None:
             calls["MKL BSR"] = call
     return calls
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.errors import TensorError
@@ -15,11 +15,12 @@ from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
 from abele.machine import systems
 from abele.numerics import ElementType, f16, f32
-from abele.poplibs.popsparse.host import host_product, host_sampled_product, scattered
+from abele.poplibs.popsparse.host import host_product, host_sampled_product, products, scattered
 from abele.poplibs.popsparse.host.tiling import Panels, panels_of
 from abele.poplibs.popsparse.host.walks import product_walk, shares_of
 from abele.runtime import Engine
 from abele.sparsity import Pattern
+from support.examples import examples
 
 BLOCKS = [(1, 1), (4, 4), (8, 8), (16, 16), (2, 2), (3, 5), (16, 4), (2, 8)]
 COLUMNS = [1, 3, 4, 16, 37, 64, 130]
@@ -57,29 +58,37 @@ CASES = {
 }
 
 
-@settings(max_examples=15, deadline=None)
+@examples(12)
 @given(transposed=st.booleans(), **CASES)
 def test_product__random_pattern__is_that_of_dense_matrices(transposed: bool, **case: Any) -> None:
     check_product(transposed=transposed, **case)
 
 
-@pytest.mark.slow
-@settings(max_examples=80, deadline=None)
-@given(transposed=st.booleans(), **CASES)
-def test_product__many_random_patterns__are_those_of_dense_matrices(transposed: bool, **case: Any) -> None:
-    check_product(transposed=transposed, **case)
-
-
-@pytest.mark.parametrize("columns", [4, 37])
-@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize(
+    ("block", "columns", "apart"),
+    [
+        ((1, 1), 1, True),
+        ((1, 1), 4, False),
+        ((1, 1), 37, True),
+        ((8, 8), 1, False),
+        ((4, 8), 4, True),
+        ((8, 8), 37, True),
+    ],
+)
 def test_transposed_product__values_far_apart__goes_by_rows(
-    columns: int, apart: bool, monkeypatch: pytest.MonkeyPatch
+    block: tuple[int, int], columns: int, apart: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scattered, "FAR_VALUES", 0)
-    monkeypatch.setattr(scattered, "MANY_VALUES", 0 if apart else 1 << 30)
-    check_product(
-        block=(1, 1), columns=columns, dtype=f32, transposed=True, shuffled="no", turned=columns == 37, seed=3
-    )
+    monkeypatch.setattr(scattered, "SCATTERED_VALUES", 0)
+    monkeypatch.setattr(scattered, "MANY_BLOCKS", 0 if apart else 1 << 30)
+    check_product(block=block, columns=columns, dtype=f32, transposed=True, shuffled="no", turned=columns == 37, seed=3)
+
+
+@pytest.mark.parametrize(("block", "columns"), [((16, 16), 1), ((16, 8), 1), ((16, 16), 4), ((16, 4), 3)])
+def test_product__values_beyond_the_cache__is_that_of_dense_matrices(
+    block: tuple[int, int], columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(products, "FAR_VALUES", 0)
+    check_product(block=block, columns=columns, dtype=f16, transposed=False, shuffled="no", turned=False, seed=4)
 
 
 def check_product(
@@ -115,16 +124,9 @@ def check_product(
     np.testing.assert_allclose(got.T if turned else got, want, rtol=tolerance, atol=tolerance)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(12)
 @given(spare=st.sampled_from([0, 5]), **CASES)
 def test_sampled_product__random_pattern__is_that_of_dense_matrices(spare: int, **case: Any) -> None:
-    check_sampled(spare=spare, **case)
-
-
-@pytest.mark.slow
-@settings(max_examples=80, deadline=None)
-@given(spare=st.sampled_from([0, 5]), **CASES)
-def test_sampled_product__many_random_patterns__are_those_of_dense_matrices(spare: int, **case: Any) -> None:
     check_sampled(spare=spare, **case)
 
 
@@ -232,7 +234,7 @@ def test_product__values_that_are_not_finite__stay_in_their_row() -> None:
     assert np.isnan(got[2]).all()
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(lengths=st.lists(st.integers(0, 50), min_size=1, max_size=40), shares=st.integers(1, 9))
 def test_shares__any_rows__hold_each_once_and_differ_by_a_row_at_most(lengths: list[int], shares: int) -> None:
     mask = np.arange(50) < np.array(lengths)[:, None]

@@ -1,7 +1,7 @@
 """Vertices that move the dense operands of sparse products: into panels, and from rows to columns.
 
 Rows become columns eight at a time. Loads run along eight rows, and their elements go, interleaved, to a small buffer,
-which vector code does by shuffles; from there they are copied eight by eight.
+which vector code does by shuffles; from there they are copied, those of two strips together, eight by eight.
 
 Example: 64 × 64 elements are eight strips of 8 × 64. A strip is 32 loads of 512 bits, 2 KiB of buffer in order, and 64
 copies of 32 bytes. Squares of 16 × 16, one element at a time, took three times as long.
@@ -21,7 +21,7 @@ EDGE = 64
 """Elements of a row that are turned at a time."""
 LESS = 16
 """The same of shorter rows."""
-BUFFER = 8 * EDGE
+BUFFER = 16 * EDGE
 """Elements of the buffer."""
 
 
@@ -39,6 +39,26 @@ def copy_codelet(given: ElementType, wanted: ElementType) -> type:
                 self.out[i] = wanted(self.x[i])
 
     return HostSparseCopy
+
+
+@cache
+def scaled_codelet(given: ElementType, is_number: bool) -> type:
+    """A row times a factor, a number or a tensor, in f32."""
+
+    @codelet(name="HostSparseScaled")
+    class HostSparseScaled(Vertex):
+        x: Input[Vector[given]]
+        out: Output[Vector[f32]]
+        if is_number:
+            factor: f32
+        else:
+            factor: Input[f32]
+
+        def compute(self):
+            for i in range(len(self.x)):
+                self.out[i] = f32(self.x[i]) * self.factor
+
+    return HostSparseScaled
 
 
 @cache
@@ -72,17 +92,17 @@ def pack_codelet(kind: ElementType, width: int, there: int) -> type:
 
 
 @macro
-def _eight(self, kind, at, apart, count):
-    """Interleave eight rows in the buffer, ``count`` elements of each; rows are ``apart`` elements apart."""
+def _eight(self, kind, at, apart, count, half):
+    """Interleave eight rows in a half of the buffer, ``count`` elements of each; rows are ``apart`` elements apart."""
     for r in range(count):
-        self.buffer[8 * r] = kind(self.x[at + r])
-        self.buffer[8 * r + 1] = kind(self.x[at + apart + r])
-        self.buffer[8 * r + 2] = kind(self.x[at + 2 * apart + r])
-        self.buffer[8 * r + 3] = kind(self.x[at + 3 * apart + r])
-        self.buffer[8 * r + 4] = kind(self.x[at + 4 * apart + r])
-        self.buffer[8 * r + 5] = kind(self.x[at + 5 * apart + r])
-        self.buffer[8 * r + 6] = kind(self.x[at + 6 * apart + r])
-        self.buffer[8 * r + 7] = kind(self.x[at + 7 * apart + r])
+        self.buffer[half * 8 * count + 8 * r] = kind(self.x[at + r])
+        self.buffer[half * 8 * count + 8 * r + 1] = kind(self.x[at + apart + r])
+        self.buffer[half * 8 * count + 8 * r + 2] = kind(self.x[at + 2 * apart + r])
+        self.buffer[half * 8 * count + 8 * r + 3] = kind(self.x[at + 3 * apart + r])
+        self.buffer[half * 8 * count + 8 * r + 4] = kind(self.x[at + 4 * apart + r])
+        self.buffer[half * 8 * count + 8 * r + 5] = kind(self.x[at + 5 * apart + r])
+        self.buffer[half * 8 * count + 8 * r + 6] = kind(self.x[at + 6 * apart + r])
+        self.buffer[half * 8 * count + 8 * r + 7] = kind(self.x[at + 7 * apart + r])
 
 
 @macro
@@ -98,12 +118,22 @@ def _four(self, kind, at, apart, count):
 @macro
 def _turned(self, kind, at, apart, to, width, rows, count):
     """Turn ``count`` elements of so many rows from ``at`` on; they become rows ``width`` apart from ``to`` on."""
-    for strip in range(rows // 8):
-        _eight(self, kind, at + strip * 8 * apart, apart, count=count)
+    for pair in range(rows // 16):
+        _eight(self, kind, at + pair * 16 * apart, apart, count=count, half=0)
+        _eight(self, kind, at + pair * 16 * apart + 8 * apart, apart, count=count, half=1)
+        for r in range(count):
+            # Both halves of a line at once: columns 4 KiB apart drive each other out of the cache.
+            for c in range(8):
+                self.out[to + r * width + pair * 16 + c] = self.buffer[8 * r + c]
+            for c in range(8):
+                self.out[to + r * width + pair * 16 + 8 + c] = self.buffer[8 * count + 8 * r + c]
+    done = rows // 16 * 16
+    if rows - done >= 8:
+        _eight(self, kind, at + done * apart, apart, count=count, half=0)
         for r in range(count):
             for c in range(8):
-                self.out[to + r * width + strip * 8 + c] = self.buffer[8 * r + c]
-    done = rows // 8 * 8
+                self.out[to + r * width + done + c] = self.buffer[8 * r + c]
+        done += 8
     if rows - done >= 4:
         _four(self, kind, at + done * apart, apart, count=count)
         for r in range(count):

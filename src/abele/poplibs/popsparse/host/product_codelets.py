@@ -8,6 +8,10 @@ times: blocks take turns, and the sets are added up at the end of the row.
 Example: blocks of 4 × 4 and panels of 64 columns are 16 vectors of 512 bits. A block is 4 steps of 4 loads of the
 panel's row, 4 numbers and 16 multiply-adds, which take 8 cycles where two are done at a time; 8 loads take 4. With
 blocks of one element the tile is 4 vectors, twice, and each multiply-add waits for a load: half the rate.
+
+Times a vector, rows of the sparse matrix are dot products: vectors run along the rows of blocks, whose lanes are added
+up at the end. Single values are multiplied four at a time; the elements of the vector are loaded one by one, which
+takes less time than an instruction that gathers them.
 """
 
 # Bodies and annotations are in the vertex language, whose own compiler checks their types.
@@ -20,6 +24,11 @@ from functools import cache
 
 from abele.codelet import InOut, Input, Output, Vector, Vertex, codelet, macro
 from abele.numerics import ElementType, f32, i64, u32
+from abele.poplibs.popsparse.host.tiling import Panels, tile_rows, tile_sets
+from abele.poplibs.popsparse.host.walks import BlockSteps
+
+MOST_STREAMED = 4
+"""Columns up to which blocks from beyond the second-level cache are done one by one: few enough to take no time."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +48,10 @@ class Tiling:
         there: Columns of the last panel that are there.
         sets: Tiles between which blocks take turns.
         rest_sets: The same in the last panel.
+        dots: ``values`` or ``blocks`` if the dense matrix is a vector, and rows of either are dot products with it; or
+            ``no``.
+        streams: True if a block is done with before the next one, and its tiles go through the cache. Memory brings
+            whole blocks in turn sooner than every fourth part of each.
     """
 
     rows: int
@@ -52,6 +65,54 @@ class Tiling:
     there: int
     sets: int
     rest_sets: int
+    dots: str
+    streams: bool
+
+    @property
+    def room(self) -> int:
+        """Numbers of all tiles at once."""
+        lanes = {"values": 4, "blocks": self.depth, "no": 0}[self.dots]
+        widest = max(self.width * self.sets, self.rest * self.rest_sets, lanes)
+        return self.rows * widest * (self.tiles if self.streams else 1)
+
+
+def tiling_of(block: tuple[int, int], steps: BlockSteps, panels: Panels, values: str, *, far: bool = False) -> Tiling:
+    """The register tile for blocks times panels.
+
+    Args:
+        block: Rows and columns of a block.
+        steps: Distances in its values.
+        panels: Panels of the dense matrix.
+        values: As in :class:`Tiling`.
+        far: True if values come from beyond the second-level cache.
+    """
+    height, depth = block
+    rows = tile_rows(height, depth, panels.width, steps.row)
+    dots = "no"
+    if panels.columns == 1 and values != "placed" and steps.column == 1:
+        dots = "values" if height * depth == 1 else "blocks" if depth in (4, 8, 16) else "no"
+    if dots == "blocks":
+        # Sums of a block row fill eight vectors at most.
+        rows = min(rows, 4 if depth == 16 else 8)
+    streams = far and panels.columns <= MOST_STREAMED and steps.column == 1 and values == "plain"
+    streams = streams and rows < height and height % 4 == depth % 4 == 0
+    # A loop of a streamed block does four rows.
+    rows = 4 if streams else rows
+    return Tiling(
+        rows=rows,
+        tiles=height // rows,
+        depth=depth,
+        row_step=steps.row,
+        column_step=steps.column,
+        values=values,
+        width=panels.width,
+        rest=panels.rest,
+        there=panels.there,
+        sets=tile_sets(rows, panels.width),
+        rest_sets=tile_sets(rows, panels.rest),
+        dots=dots,
+        streams=streams,
+    )
 
 
 @macro
@@ -150,21 +211,166 @@ def _tile(self, held, how, begin, end, inside, stride, base, W, sets):
 
 
 @macro
+def _square(self, held, made, v, at, to, down, across, stride, W):
+    """Add 4 x 4 values, from ``v`` on, times four rows of the dense matrix to as many rows of the result.
+
+    Values of one row of the dense matrix are ``across`` apart, those of one row of the result ``down``.
+    """
+    a00 = f32(held[v])
+    a01 = f32(held[v + down])
+    a02 = f32(held[v + 2 * down])
+    a03 = f32(held[v + 3 * down])
+    a10 = f32(held[v + across])
+    a11 = f32(held[v + down + across])
+    a12 = f32(held[v + 2 * down + across])
+    a13 = f32(held[v + 3 * down + across])
+    a20 = f32(held[v + 2 * across])
+    a21 = f32(held[v + down + 2 * across])
+    a22 = f32(held[v + 2 * down + 2 * across])
+    a23 = f32(held[v + 3 * down + 2 * across])
+    a30 = f32(held[v + 3 * across])
+    a31 = f32(held[v + down + 3 * across])
+    a32 = f32(held[v + 2 * down + 3 * across])
+    a33 = f32(held[v + 3 * down + 3 * across])
+    for c in range(W):
+        x0 = self.x[at + c]
+        x1 = self.x[at + stride + c]
+        x2 = self.x[at + 2 * stride + c]
+        x3 = self.x[at + 3 * stride + c]
+        made[to + c] += (a00 * x0 + a01 * x1) + (a02 * x2 + a03 * x3)
+        made[to + W + c] += (a10 * x0 + a11 * x1) + (a12 * x2 + a13 * x3)
+        made[to + 2 * W + c] += (a20 * x0 + a21 * x1) + (a22 * x2 + a23 * x3)
+        made[to + 3 * W + c] += (a30 * x0 + a31 * x1) + (a32 * x2 + a33 * x3)
+
+
+@macro
 def _panel(self, held, how, kind, n, j, stride, base, W, there, sets):
     """The columns from ``j`` on of all rows."""
     for row in range(i64(len(self.starts)) - 1):
         begin = i64(self.starts[row])
         end = i64(self.starts[row + 1])
+        if how.streams:
+            for c in range(how.tiles * how.rows * W):
+                self.s[c] = f32(0.0)
+            for p in range(begin, end):
+                first, at = p * (how.tiles * how.rows * how.depth), i64(self.columns[p]) * stride + base
+                for r in range(0, how.tiles * how.rows, 4):
+                    for k in range(0, how.depth, 4):
+                        v, x = first + r * how.depth + k, at + k * stride
+                        _square(self, held, self.s, v, x, r * W, down=1, across=how.depth, stride=stride, W=W)
         for tile in range(how.tiles):
-            _tile(self, held, how, begin, end, inside=tile * how.rows, stride=stride, base=base, W=W, sets=sets)
+            at = tile * how.rows * W
+            if not how.streams:
+                at = i64(0)
+                _tile(self, held, how, begin, end, inside=tile * how.rows, stride=stride, base=base, W=W, sets=sets)
             for r in range(how.rows):
                 to = ((row * how.tiles + tile) * how.rows + r) * n + j
                 for c in range(there):
-                    self.out[to + c] = kind(self.s[W * r + c])
+                    self.out[to + c] = kind(self.s[at + W * r + c])
 
 
 @macro
-def all_panels(self, held, how, kind):
+def _value_dots(self, held, kind):
+    """Rows of single values times a vector: a sum each."""
+    for row in range(i64(len(self.starts)) - 1):
+        begin = i64(self.starts[row])
+        end = i64(self.starts[row + 1])
+        whole = begin + (end - begin) // 4 * 4
+        for c in range(4):
+            self.s[c] = f32(0.0)
+        for p in range(begin, whole, 4):
+            self.s[0] += f32(held[p]) * self.x[i64(self.columns[p])]
+            self.s[1] += f32(held[p + 1]) * self.x[i64(self.columns[p + 1])]
+            self.s[2] += f32(held[p + 2]) * self.x[i64(self.columns[p + 2])]
+            self.s[3] += f32(held[p + 3]) * self.x[i64(self.columns[p + 3])]
+        self.s[0] = _lanes_sum(self, 0, 4)
+        for p in range(whole, end):
+            self.s[0] += f32(held[p]) * self.x[i64(self.columns[p])]
+        self.out[row] = kind(self.s[0])
+
+
+@macro
+def _lanes_sum(self, at, lanes):
+    """The sum of 4, 8 or 16 lanes."""
+    if lanes == 16:
+        for c in range(8):
+            self.s[at + c] += self.s[at + 8 + c]
+    if lanes >= 8:
+        for c in range(4):
+            self.s[at + c] += self.s[at + 4 + c]
+    for c in range(2):
+        self.s[at + c] += self.s[at + 2 + c]
+    return self.s[at] + self.s[at + 1]
+
+
+@macro
+def _add_lanes(self, held, how, v, at, first):
+    """Add up to four rows of a block, times a stretch of the vector, to their lanes."""
+    for r in range(min(4, how.rows)):
+        for c in range(how.depth):
+            self.s[(first + r) * how.depth + c] += f32(held[v + r * how.depth + c]) * self.x[at + c]
+
+
+@macro
+def _put_sums(self, how, kind, to, first):
+    """The results of up to four rows of a block."""
+    for r in range(min(4, how.rows)):
+        self.out[to + r] = kind(_lanes_sum(self, (first + r) * how.depth, how.depth))
+
+
+@macro
+def _block_dots(self, held, how, kind):
+    """Rows of blocks times a vector: vectors run along the rows of a block, and their lanes are added up at the end.
+
+    Loops over more than four rows are not unrolled, so eight are two of four.
+    """
+    for row in range(i64(len(self.starts)) - 1):
+        for tile in range(how.tiles):
+            for i in range(how.rows * how.depth):
+                self.s[i] = f32(0.0)
+            for p in range(i64(self.starts[row]), i64(self.starts[row + 1])):
+                at = i64(self.columns[p])
+                v = (p * how.tiles + tile) * (how.rows * how.depth)
+                _add_lanes(self, held, how, v, at, first=0)
+                if how.rows == 8:
+                    _add_lanes(self, held, how, v + 4 * how.depth, at, first=4)
+            to = (row * how.tiles + tile) * how.rows
+            _put_sums(self, how, kind, to, first=0)
+            if how.rows == 8:
+                _put_sums(self, how, kind, to + 4, first=4)
+
+
+@macro
+def _streamed_dots(self, held, how, kind):
+    """As :func:`_block_dots`, block by block."""
+    size = how.tiles * how.rows * how.depth
+    for row in range(i64(len(self.starts)) - 1):
+        for i in range(how.tiles * how.rows * how.depth):
+            self.s[i] = f32(0.0)
+        for p in range(i64(self.starts[row]), i64(self.starts[row + 1])):
+            at = i64(self.columns[p])
+            for first in range(0, how.tiles * how.rows, how.rows):
+                _add_lanes(self, held, how, p * size + first * how.depth, at, first=first)
+        for first in range(0, how.tiles * how.rows, how.rows):
+            _put_sums(self, how, kind, row * (how.tiles * how.rows) + first, first=first)
+
+
+@macro
+def all_products(self, held, how, kind):
+    """All columns of all rows."""
+    if how.dots == "values":
+        _value_dots(self, held, kind)
+    elif how.dots == "blocks":
+        if how.streams:
+            _streamed_dots(self, held, how, kind)
+        else:
+            _block_dots(self, held, how, kind)
+    else:
+        _all_panels(self, held, how, kind)
+
+
+@macro
+def _all_panels(self, held, how, kind):
     """All columns of all rows, panel by panel."""
     n = i64(self.n)
     whole = n // how.width
@@ -236,28 +442,79 @@ def product_codelet(how: Tiling, held: ElementType, made: ElementType, index: El
             if how.values == "gathered":
                 for p in range(i64(len(self.places))):
                     self.ordered[p] = f32(self.values[i64(self.places[p])])
-                all_panels(self, self.ordered, how, made)
+                all_products(self, self.ordered, how, made)
             else:
-                all_panels(self, self.values, how, made)
+                all_products(self, self.values, how, made)
 
     return HostSparseProduct
 
 
-# The transpose of a matrix of single values, without another order of them.
+# The transpose, without another order of its values.
+
+
+@macro
+def _spread_values(self, row, first, width):
+    """Add a row of G, times each value of a row of S, to the rows of the result that the values' columns are."""
+    begin = i64(self.starts[row])
+    end = i64(self.starts[row + 1])
+    whole = begin
+    if width == 1:
+        whole += (end - begin) // 4 * 4
+        a = self.x[row]
+        for p in range(begin, whole, 4):
+            # Columns of a row differ, so none of these sums waits for another.
+            t0 = self.out[i64(self.columns[p])] + f32(self.values[first + p]) * a
+            t1 = self.out[i64(self.columns[p + 1])] + f32(self.values[first + p + 1]) * a
+            t2 = self.out[i64(self.columns[p + 2])] + f32(self.values[first + p + 2]) * a
+            t3 = self.out[i64(self.columns[p + 3])] + f32(self.values[first + p + 3]) * a
+            self.out[i64(self.columns[p])] = t0
+            self.out[i64(self.columns[p + 1])] = t1
+            self.out[i64(self.columns[p + 2])] = t2
+            self.out[i64(self.columns[p + 3])] = t3
+    for p in range(whole, end):
+        a = f32(self.values[first + p])
+        to = i64(self.columns[p]) * width
+        for c in range(width):
+            self.out[to + c] += a * self.x[row * width + c]
+
+
+@macro
+def _spread_vector(self, v, at, to, wide):
+    """Add four rows of a block, from the value ``v`` on, times as many elements of G to its part of the result."""
+    for k in range(wide):
+        low = f32(self.values[v + k]) * self.x[at] + f32(self.values[v + wide + k]) * self.x[at + 1]
+        high = f32(self.values[v + 2 * wide + k]) * self.x[at + 2]
+        self.out[to + k] += low + (high + f32(self.values[v + 3 * wide + k]) * self.x[at + 3])
+
+
+@macro
+def _spread_block(self, v, at, to, high, wide, W):
+    """Add a block of fours times rows of G to the block's rows of the result."""
+    if W == 1:
+        for r in range(0, high, 4):
+            _spread_vector(self, v + r * wide, at + r, to, wide=wide)
+    else:
+        for k in range(0, wide, 4):
+            for r in range(0, high, 4):
+                first, row = v + r * wide + k, at + r * W
+                _square(self, self.values, self.out, first, row, to + k * W, down=wide, across=1, stride=W, W=W)
 
 
 @cache
-def scatter_codelet(held: ElementType, index: ElementType, width: int) -> type:
-    """Some rows of Sᵀ·G, by values in the order of S's rows.
+def scatter_codelet(held: ElementType, index: ElementType, width: int, block: tuple[int, int]) -> type:
+    """Some block rows of Sᵀ·G, by values in the order of S's rows.
 
-    A row of G stays in registers while it is added, times a value each, to the rows of the result that the values'
-    columns name.
+    Rows of G stay in registers while they are added, times values, to the rows of the result that the values' columns
+    name.
 
     Args:
         held: Element type of the values.
-        index: Of the columns, counted from the first that the vertex has.
+        index: Of the columns, counted from the first that the vertex has, in blocks.
         width: Columns of G and of the result.
+        block: Rows and columns of a block: one, or a multiple of four.
     """
+    high, wide = block
+    area = high * wide
 
     @codelet(name="HostSparseScatter")
     class HostSparseScatter(Vertex):
@@ -272,14 +529,14 @@ def scatter_codelet(held: ElementType, index: ElementType, width: int) -> type:
             for i in range(i64(len(self.out))):
                 self.out[i] = f32(0.0)
             for row in range(i64(len(self.firsts))):
-                at = row * width
-                begin = i64(self.starts[row])
-                first = i64(self.firsts[row]) - begin
-                for p in range(begin, i64(self.starts[row + 1])):
-                    a = f32(self.values[first + p])
-                    to = i64(self.columns[p]) * width
-                    for c in range(width):
-                        self.out[to + c] += a * self.x[at + c]
+                first = i64(self.firsts[row]) - i64(self.starts[row])
+                if area == 1:
+                    _spread_values(self, row, first, width=width)
+                else:
+                    for p in range(i64(self.starts[row]), i64(self.starts[row + 1])):
+                        to = i64(self.columns[p]) * (wide * width)
+                        at = row * (high * width)
+                        _spread_block(self, (first + p) * area, at, to, high=high, wide=wide, W=width)
 
     return HostSparseScatter
 

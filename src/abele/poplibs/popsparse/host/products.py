@@ -24,11 +24,14 @@ from abele.poplibs.popsparse.host.groups import (
     values_of,
     walks_of,
 )
-from abele.poplibs.popsparse.host.product_codelets import Tiling, product_codelet
-from abele.poplibs.popsparse.host.scattered import FAR_VALUES, scattered, scatters
+from abele.poplibs.popsparse.host.product_codelets import Tiling, product_codelet, tiling_of
+from abele.poplibs.popsparse.host.scattered import scattered, scatters
 from abele.poplibs.popsparse.host.states import ragged
-from abele.poplibs.popsparse.host.tiling import Panels, panels_of, tile_rows, tile_sets, tile_width
+from abele.poplibs.popsparse.host.tiling import Panels, panels_of, tile_rows, tile_width
 from abele.poplibs.popsparse.host.walks import product_walk
+
+FAR_VALUES = 1 << 20
+"""Values that lie beyond the second-level cache."""
 
 
 def host_product(
@@ -109,7 +112,7 @@ def _place_products(
         values=held,
         x=[dense[s.number] for s in shares],
         out=[made[s.number][s.first * each : s.last * each] for s in shares],
-        s=scratch(step.graph, (len(shares), how.rows * max(how.width * how.sets, how.rest * how.rest_sets)), name, f32),
+        s=scratch(step.graph, (len(shares), how.room), name, f32),
         n=out.shape[2],
         stride=x.stride,
         last=x.last,
@@ -120,24 +123,10 @@ def _place_products(
 
 def _tiling(groups: list[ProductGroup], panels: Panels) -> Tiling:
     walk = groups[0].walk
-    height, depth = walk.block
-    far = max(g.walk.num_values for g in groups) >= FAR_VALUES
-    rows = tile_rows(height, depth, panels.width, walk.steps.row, far=far)
     if all(g.walk.is_plain for g in groups):
         values = "plain"
     else:
         # Single values out of order are put in order once where several panels need them.
         values = "gathered" if walk.area == 1 and panels.columns > panels.width else "placed"
-    return Tiling(
-        rows=rows,
-        tiles=height // rows,
-        depth=depth,
-        row_step=walk.steps.row,
-        column_step=walk.steps.column,
-        values=values,
-        width=panels.width,
-        rest=panels.rest,
-        there=panels.there,
-        sets=tile_sets(rows, panels.width),
-        rest_sets=tile_sets(rows, panels.rest),
-    )
+    far = max(g.walk.num_values for g in groups) >= FAR_VALUES
+    return tiling_of(walk.block, walk.steps, panels, values, far=far)

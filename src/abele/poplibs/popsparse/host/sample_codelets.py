@@ -5,7 +5,7 @@ belong to a block, one after the other, so that each step is an outer product of
 
 Single values are dot products of two rows. Their elements lie side by side, so vectors run along the sum, and what is
 left at the end is a vector whose lanes have to be added up. Four values of one row of G are made at a time. Sums of up
-to eight columns have four lanes, and those of a whole row of the matrix are added up together, as the values then fill
+to 16 columns have four lanes, and those of a whole row of the matrix are added up together, as the values then fill
 the lanes.
 
 Example: 64 columns and four values are 4 loads of G, 16 of X and 16 multiply-adds of 512 bits; adding up 32 lanes of
@@ -185,15 +185,27 @@ def sample_blocks_codelet(how: Sampling, made: ElementType) -> type:
 
 
 @macro
-def _few_lanes(self, left, right, to, n):
-    """Four partial sums of one value, at ``to``."""
-    for c in range(FEW):
-        self.lanes[c] = f32(0.0)
-    for j in range(0, n, FEW):
-        for c in range(FEW):
+def _few_lanes(self, left, right, to, n, lanes):
+    """Partial sums of one value, over ``n`` columns, at ``to``."""
+    for c in range(lanes):
+        self.lanes[c] = self.g[left + c] * self.x[right + c]
+    for j in range(lanes, n, lanes):
+        for c in range(lanes):
             self.lanes[c] += self.g[left + j + c] * self.x[right + j + c]
-    for c in range(FEW):
+    for c in range(lanes):
         self.s[to + c] = self.lanes[c]
+
+
+@macro
+def _lanes_sum(self, at, lanes):
+    """The sum of one, two or four lanes."""
+    if lanes == 1:
+        total = self.s[at]
+    elif lanes == 2:
+        total = self.s[at] + self.s[at + 1]
+    else:
+        total = (self.s[at] + self.s[at + 2]) + (self.s[at + 1] + self.s[at + 3])
+    return total
 
 
 @macro
@@ -237,14 +249,16 @@ def square(self, left, right, n):
 
 
 @cache
-def sample_values_codelet(few: bool, is_plain: bool, made: ElementType) -> type:
+def sample_values_codelet(few: int, is_plain: bool, made: ElementType) -> type:
     """Single values of G·Xᵀ, in runs of one row; both matrices row-major, rows whole vectors long.
 
     Args:
-        few: True if both have few columns.
+        few: Columns of both if these are few: one, two or a multiple of four; 0 if they are many.
         is_plain: True if values follow each other without gaps.
         made: Element type of the result.
     """
+
+    lanes = min(few, FEW)
 
     @codelet(name="HostSampleValues")
     class HostSampleValues(Vertex):
@@ -269,16 +283,14 @@ def sample_values_codelet(few: bool, is_plain: bool, made: ElementType) -> type:
                 left = i64(self.rows[run]) * n
                 begin = i64(self.starts[run])
                 end = i64(self.starts[run + 1])
-                if few:
+                if few > 0:
                     for p in range(begin, end):
-                        _few_lanes(self, left, i64(self.columns[p]) * n, (p - begin) * FEW, n)
+                        _few_lanes(self, left, i64(self.columns[p]) * few, (p - begin) * lanes, n=few, lanes=lanes)
                     for e in range(end - begin):
-                        low = self.s[FEW * e] + self.s[FEW * e + 2]
-                        total = low + (self.s[FEW * e + 1] + self.s[FEW * e + 3])
                         if is_plain:
-                            self.out[begin + e] = made(total)
+                            self.out[begin + e] = made(_lanes_sum(self, lanes * e, lanes))
                         else:
-                            self.out[i64(self.places[begin + e])] = made(total)
+                            self.out[i64(self.places[begin + e])] = made(_lanes_sum(self, lanes * e, lanes))
                 else:
                     whole = begin + (end - begin) // TOGETHER * TOGETHER
                     for p in range(begin, whole, TOGETHER):

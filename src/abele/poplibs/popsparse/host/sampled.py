@@ -37,12 +37,14 @@ from abele.poplibs.popsparse.host.states import ragged
 from abele.poplibs.popsparse.host.tiling import Panels, tile_rows, tile_width, whole_vectors
 from abele.poplibs.popsparse.host.walks import sampled_walk
 
-MOST_FEW = 8
-"""Columns up to which a sum has four lanes."""
+MOST_FEW = 16
+"""Columns up to which a sum has four lanes, or one or two of as many columns."""
 MANY_VALUES = 96
 """Values for each row of both matrices, on average, from which on these are better there by their columns."""
 SMALL_TILE = 32
-"""Values of a register tile up to which there are four of them."""
+"""Values of a register tile up to which long sums have four of them."""
+LONG_SUMS = 64
+"""Columns from which on adding up four tiles takes less time than one tile waits for itself."""
 
 
 def host_sampled_product(
@@ -91,12 +93,14 @@ def host_sampled_product(
 
 
 def _in_squares(groups: list[ProductGroup], g: Tensor, x: Tensor) -> bool:
-    """True if blocks are made of dot products: their matrices stay as they are, where columns would take too long."""
+    """True if blocks are made of dot products, of rows as they are or, for small blocks, turned."""
     walk, n = groups[0].walk, g.shape[2]
     height, width = walk.block
-    if height % 2 or width % 2 or n <= LANES or not all(map(is_near, (g, x))):
+    if height % 2 or width % 2 or n < (LANES if width > 2 else LANES // 2 + 1):
         return False
-    return width <= FEW or walk.num_values < MANY_VALUES * (g.shape[1] + x.shape[1])
+    if width <= FEW:
+        return True
+    return all(map(is_near, (g, x))) and walk.num_values < MANY_VALUES * (g.shape[1] + x.shape[1])
 
 
 def _sampled_squares(graph: Graph, groups: list[ProductGroup], g: Tensor, x: Tensor, name: str) -> Sequence:
@@ -120,7 +124,7 @@ def _sampled_blocks(graph: Graph, groups: list[ProductGroup], g: Tensor, x: Tens
     rows, strips = tile_rows(height), 1
     while rows * width // strips > tile_width(rows) * rows and width // strips % 2 == 0:
         strips *= 2
-    sets = 4 if rows * width // strips <= SMALL_TILE else 1
+    sets = 4 if rows * width // strips <= SMALL_TILE and g.shape[2] >= LONG_SUMS else 1
     how = Sampling(rows, height // rows, width, strips, sets, _is_plain(groups))
     fields = {"g": left.tensor, "x": right.tensor, "n": g.shape[2]}
     step = graph.compute_set(f"{name}/host_sample")
@@ -130,9 +134,11 @@ def _sampled_blocks(graph: Graph, groups: list[ProductGroup], g: Tensor, x: Tens
 
 def _sampled_values(graph: Graph, groups: list[ProductGroup], g: Tensor, x: Tensor, name: str) -> Sequence:
     """Steps for single values: both operands as rows of whole vectors."""
-    n = max(FEW, whole_vectors(g.shape[2])) if g.shape[2] <= MOST_FEW else whole_lanes(g.shape[2])
+    columns = g.shape[2]
+    few = (whole_vectors(columns) if columns <= FEW else -(-columns // FEW) * FEW) if columns <= MOST_FEW else 0
+    n = few or whole_lanes(columns)
     (left, before), (right, more) = (in_rows(graph, t, n, name) for t in (g, x))
-    codelet = sample_values_codelet(n <= MOST_FEW, _is_plain(groups), groups[0].values.dtype)
+    codelet = sample_values_codelet(few, _is_plain(groups), groups[0].values.dtype)
     longest = max(int(np.diff(group.walk.starts).max(initial=1)) for group in groups)
     step = graph.compute_set(f"{name}/host_sample")
     fields = {"g": left, "x": right, "n": n}

@@ -1,7 +1,8 @@
-"""Products Sᵀ·G with single values, in the order of S's own rows.
+"""Products Sᵀ·G in the order of S's own rows, with single values or blocks of fours.
 
 Where G has few columns, a row of it stays in registers while it is added, times a value each, to the rows of the result
-that the values' columns name. Values and columns are read front to back, and no value is looked up.
+that the values' columns name. Of blocks four rows are added at a time, so a row of the result is read and written once
+for four values. Values and columns are read front to back, and no value is looked up.
 
 Threads must not add to the same rows. Either each has columns of S of its own, or rows of S and a result of its own,
 and these are added up afterwards. The latter reads values in one stretch, and pays where a column has many.
@@ -30,30 +31,35 @@ from abele.sparsity import Pattern
 MOST_SCATTERED = 64
 """Columns of G up to which its rows are added to the result, in place of gathering values: they fit registers."""
 ALWAYS_SCATTERED = 8
-"""Columns up to which adding rows is as quick in any case."""
-FAR_VALUES = 1 << 20
-"""Values from which on it is quicker: they lie in more pages of memory than a CPU finds quickly, and gathering takes a
-value from each of many."""
-MANY_VALUES = 64
-"""Values of a column from which on threads have results of their own."""
+"""Columns up to which adding rows is as quick in any case, for single values."""
+ALWAYS_SCATTERED_BLOCKS = 16
+"""The same for blocks, which read and write a row of the result once for four of their own."""
+SCATTERED_VALUES = 1 << 17
+"""Values from which on it is quicker: half a second-level cache of them, where gathering takes one from each line."""
+MANY_BLOCKS = 64
+"""Blocks of a block column from which on threads have results of their own."""
 
 
 def scatters(patterns: list[Pattern], columns: int) -> bool:
     """True if Sᵀ·G, with so many columns, goes by the rows of S."""
-    if any(p.block != (1, 1) for p in patterns) or columns > MOST_SCATTERED:
+    if columns > MOST_SCATTERED:
         return False
-    return columns <= ALWAYS_SCATTERED or max(p.num_values for p in patterns) >= FAR_VALUES
+    single = patterns[0].block == (1, 1)
+    if not single and any(edge % 4 for edge in patterns[0].block):
+        return False
+    always = ALWAYS_SCATTERED if single else ALWAYS_SCATTERED_BLOCKS
+    return columns <= always or max(p.num_values for p in patterns) >= SCATTERED_VALUES
 
 
 def scattered(graph: Graph, patterns: list[Pattern], values: Tensor, g: Tensor, out: Tensor, name: str) -> Sequence:
     """Steps that put Sᵀ·G into ``out`` [groups, columns of S, columns of G]; ``values`` lie in the patterns' order."""
     panels = panels_of(g.shape[2], MOST_SCATTERED)
     dense, width = in_panels(graph, g, panels, name), panels.columns
-    groups, k = out.shape[:2]
+    (groups, k), block = out.shape[:2], patterns[0].block
     is_made = out.dtype == f32 and width == out.shape[2] and is_near(out)
     made = out if is_made else scratch(graph, (groups, k, width), name, f32)
     parts = num_shares(groups, least=2)
-    apart = parts > 1 and max(p.num_values for p in patterns) >= MANY_VALUES * k
+    apart = parts > 1 and max(p.num_blocks for p in patterns) >= MANY_BLOCKS * patterns[0].grid[1]
     known: dict[Pattern, list[ScatterShare]] = {}
     for pattern in patterns:
         if pattern not in known:
@@ -64,19 +70,21 @@ def scattered(graph: Graph, patterns: list[Pattern], values: Tensor, g: Tensor, 
     if apart:
         targets = [rows[n][part * k * width : (part + 1) * k * width] for n in range(groups) for part in range(parts)]
     else:
-        targets = [rows[number][share.first * width : share.last * width] for number, share in units]
+        each = block[1] * width
+        targets = [rows[number][share.first * each : share.last * each] for number, share in units]
     held, given = values_of(patterns, values), lines(dense.tensor)
-    index = u16 if k <= 1 << 16 else u32
+    index = u16 if patterns[0].grid[1] <= 1 << 16 else u32
+    tall = block[0] * width
     step = graph.compute_set(f"{name}/host_scatter")
     step.vertices(
-        scatter_codelet(values.dtype, index, width),
+        scatter_codelet(values.dtype, index, width, block),
         tile=np.zeros(len(units), np.int32),
         cycles=np.zeros(len(units), np.int64),
         starts=ragged([share.starts for _, share in units]),
         firsts=ragged([share.firsts for _, share in units]),
         columns=ragged([share.columns for _, share in units], index),
         values=[held[number] for number, _ in units],
-        x=[given[n][share.row * width : (share.row + len(share.firsts)) * width] for n, share in units],
+        x=[given[n][share.row * tall : (share.row + len(share.firsts)) * tall] for n, share in units],
         out=targets,
     )
     steps = Sequence(dense.steps, Execute(step))

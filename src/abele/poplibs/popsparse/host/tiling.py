@@ -40,7 +40,7 @@ class Panels(NamedTuple):
         return self.width * self.whole + self.rest
 
 
-def tile_rows(height: int, depth: int = 1, width: int = VECTOR, row_step: int = 1, *, far: bool = False) -> int:
+def tile_rows(height: int, depth: int = 1, width: int = VECTOR, row_step: int = 1) -> int:
     """Rows of a register tile.
 
     Rows of fewer columns than half a vector are put together in one, for which their numbers are brought together
@@ -52,10 +52,7 @@ def tile_rows(height: int, depth: int = 1, width: int = VECTOR, row_step: int = 
         depth: Its columns.
         width: Columns of a panel.
         row_step: Distance of a block's rows in its values.
-        far: True if values come from beyond the second-level cache, where few rows at a time wait less for each other.
     """
-    if far and width <= 4 and row_step > 1 and depth >= 8 and height % 2 == 0:
-        return 2
     most = 4 if width * 2 < VECTOR and row_step > 1 and depth > 8 else 8
     return next(rows for rows in (8, 4, 2, 1) if rows <= most and height % rows == 0)
 

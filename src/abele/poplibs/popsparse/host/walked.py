@@ -26,10 +26,10 @@ from abele.graph import Execute, Graph, Tensor
 from abele.graph.program import Sequence
 from abele.numerics import ElementType, f32, i64, u16, u32
 from abele.poplibs.popsparse.host.dense import brought_near, in_panels, is_near, lines, moved, scratch
-from abele.poplibs.popsparse.host.product_codelets import Tiling, all_panels
-from abele.poplibs.popsparse.host.tiling import panels_of, tile_rows, tile_sets, tile_width
+from abele.poplibs.popsparse.host.product_codelets import Tiling, all_products, tiling_of
+from abele.poplibs.popsparse.host.tiling import panels_of, tile_rows, tile_width
 from abele.poplibs.popsparse.host.walked_scatter import Scattering, scattered_codelet
-from abele.poplibs.popsparse.host.walks import num_shares
+from abele.poplibs.popsparse.host.walks import BlockSteps, num_shares
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def walked_codelet(buckets: Buckets, how: Tiling, held: ElementType, made: Eleme
                     if i64(self.starts[num]) > i64(len(self.columns)):
                         for i in range(num + 1):
                             self.starts[i] = u32(0)
-            all_panels(self, self.ordered, how, made)
+            all_products(self, self.ordered, how, made)
 
     return HostSparseWalked
 
@@ -188,30 +188,16 @@ def host_walked_product(
         near.append(lines(held))
         steps.add(before)
     made = out if is_near(out) else scratch(graph, out.shape, name, out.dtype)
-    row_step, column_step = (1, buckets.block[1]) if transposed else (buckets.block[1], 1)
-    rows = tile_rows(high, depth, min(n, 16), row_step)
-    panels = panels_of(n, tile_width(rows))
-    rows = tile_rows(high, depth, panels.width, row_step)
+    block = (high, depth)
+    blocks = BlockSteps(1, buckets.block[1]) if transposed else BlockSteps(buckets.block[1], 1)
+    panels = panels_of(n, tile_width(tile_rows(*block, min(n, 16), blocks.row)))
     dense = in_panels(graph, x, panels, name)
     steps.add(dense.steps)
-    how = Tiling(
-        rows=rows,
-        tiles=high // rows,
-        depth=depth,
-        row_step=row_step,
-        column_step=column_step,
-        values="plain",
-        width=panels.width,
-        rest=panels.rest,
-        there=panels.there,
-        sets=tile_sets(rows, panels.width),
-        rest_sets=tile_sets(rows, panels.rest),
-    )
+    how = tiling_of(block, blocks, panels, "plain")
     step = graph.compute_set(f"{name}/host_walked")
     each = min(num_shares(groups), count)
     cuts = (np.arange(each + 1) * count // each).tolist()
     area = buckets.block[0] * buckets.block[1]
-    widest = how.rows * max(how.width * how.sets, how.rest * how.rest_sets)
     units = [(group, begin, end) for begin, end in pairwise(cuts) for group in range(groups)]
     scatters = transposed and area == 1
     for size in sorted({end - begin for _, begin, end in units}):
@@ -223,7 +209,7 @@ def host_walked_product(
             kind = scattered_codelet(flat, how, values.dtype, made.dtype)
             room = size * max(how.width, how.rest)
         else:
-            kind, room = walked_codelet(buckets, how, values.dtype, made.dtype, transposed=transposed), widest
+            kind, room = walked_codelet(buckets, how, values.dtype, made.dtype, transposed=transposed), how.room
             fields["starts"] = scratch(graph, (num, size + 1), name, u32)
             fields["columns"] = scratch(graph, (num, buckets.most), name, u32)
             fields["ordered"] = scratch(graph, (num, buckets.most * area), name, f32)

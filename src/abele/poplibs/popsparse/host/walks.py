@@ -105,15 +105,15 @@ def product_walk(pattern: Pattern, order: Int64 | None, *, transposed: bool) -> 
 
 @dataclass(frozen=True, eq=False)
 class ScatterShare:
-    """Values of a pattern of single values that lie in some of its rows and columns.
+    """Blocks of a pattern that lie in some of its block rows and block columns.
 
     Attributes:
         row: First of its rows.
         first: First of its columns.
         last: The one after the last.
-        starts: First of each row's values, counted within the share [rows + 1].
-        firsts: Place of each row's first value [rows].
-        columns: Column of each value, counted from ``first``.
+        starts: First of each row's blocks, counted within the share [rows + 1].
+        firsts: Number of each row's first block [rows].
+        columns: Column of each block, counted from ``first``.
     """
 
     row: int
@@ -125,7 +125,7 @@ class ScatterShare:
 
 
 def row_shares(pattern: Pattern, shares: int) -> list[ScatterShare]:
-    """Rows of a pattern of single values in shares with about as many values each."""
+    """Block rows of a pattern in shares with about as many blocks each."""
     starts, (rows, columns) = pattern.row_starts, pattern.grid
     cuts = np.searchsorted(starts, np.arange(1, shares) * (pattern.num_blocks / shares))
     found = []
@@ -137,7 +137,7 @@ def row_shares(pattern: Pattern, shares: int) -> list[ScatterShare]:
 
 
 def column_shares(pattern: Pattern, shares: int) -> list[ScatterShare]:
-    """Columns of a pattern of single values in shares with about as many values each."""
+    """Block columns of a pattern in shares with about as many blocks each."""
     columns = pattern.grid[1]
     done = np.cumsum(np.bincount(pattern.columns, minlength=columns))
     cuts = np.searchsorted(done, np.arange(1, shares) * (pattern.num_blocks / shares)) + 1
