@@ -24,7 +24,7 @@ from abele.runtime import Engine
 from support.quarters import decoded
 
 WAYS = ["tiles", "native"]
-SLOWLY = [pytest.param("tiles", marks=pytest.mark.slow), "native"]
+SLOWLY = [pytest.param("tiles", marks=[pytest.mark.slow, pytest.mark.rest]), "native"]
 """The same where vertices of many types are compiled."""
 CODES = np.arange(256, dtype=np.uint8)
 

@@ -150,7 +150,7 @@ def test_bs_mat_mul_params__bad_input__is_typed_errors() -> None:
         BSMatMulParams((32, 32, 32), (16, 16, 16), full, False, "half", "half", "float", 2)
     with pytest.raises(TypeMismatchError, match="f32 operands with f16 partial sums"):
         BSMatMulParams((32, 32, 32), (16, 16, 16), full, False, "float", "float", "half")
-    with pytest.raises(TypeMismatchError, match="inDataType is f16 or f32, got i32"):
+    with pytest.raises(TypeMismatchError, match="inDataType is f16, f32 or an 8-bit float, got i32"):
         BSMatMulParams((32, 32, 32), (16, 16, 16), full, "int", "float", "float")
     with pytest.raises(InvalidOptionError, match="no SubBlockMask 'ZeroUpper'"):
         BSMatMulParams((32, 32, 32), (16, 16, 16), full, "half", "half", "half", "ZeroUpper")

@@ -7,18 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.errors import AbeleError, SparsePatternError, TypeMismatchError
 from abele.poplibs.popsparse import COOMatrix, CSCMatrix, CSRMatrix
 from abele.sparsity import random_pattern
+from support.examples import examples
 
 FORMATS = (COOMatrix, CSRMatrix, CSCMatrix)
 BLOCKS = ((1, 1), (2, 2), (4, 4), (2, 3), (3, 1), (1, 5))
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(
     st.integers(0, 5), st.integers(0, 5), st.sampled_from(BLOCKS), st.floats(0, 1), st.integers(0, 2**16), st.booleans()
 )
@@ -37,7 +38,7 @@ def test_formats__random_matrix__all_conversions_keep_it(
             np.testing.assert_array_equal(there.values, values)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(st.sampled_from([(1, 1), (2, 2), (2, 3), (3, 2)]), st.integers(0, 2**16))
 def test_csr__shuffled_columns__is_what_scipy_reads(block: tuple[int, int], seed: int) -> None:
     rng = np.random.default_rng(seed)

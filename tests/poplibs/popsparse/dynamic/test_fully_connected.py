@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.errors import InvalidOptionError, PatternMismatchError
@@ -14,6 +14,7 @@ from abele.graph import Graph, Sequence
 from abele.poplibs.popsparse import dynamic
 from abele.sparsity import Pattern, random_pattern
 from poplibs.popsparse.dynamic.sparse_kit import grid, layer, patterns_of, tiles_of
+from support.examples import examples
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,7 @@ def elements() -> Any:
     return layer((30, 28, 12), 0.3, groups=2, metaInfoBucketOversizeProportion=1.0, **grid(4, 3, 1))
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(st.floats(0, 0.28), st.integers(0, 2**16))
 def test_layer__random_patterns_of_one_program__all_passes_are_right(elements: Any, density: float, seed: int) -> None:
     elements.check(patterns_of(elements, density, seed), seed)
@@ -67,13 +68,13 @@ def test_layer__meta_info_that_no_partitioner_wrote__touches_nothing_beyond(elem
     elements.check([random_pattern((30, 28), 0.1)] * 2)
 
 
-CASES = [
+CASES: list[Any] = [
     ((64, 64, 20), 0.3, (4, 4), "half", {}, 1),
-    ((48, 64, 6), 0.4, (4, 2), "half", {"sharedBuckets": False}, 1),
-    ((32, 32, 8), 0.5, (8, 8), "float", {}, 2),
+    pytest.param((48, 64, 6), 0.4, (4, 2), "half", {"sharedBuckets": False}, 1, marks=pytest.mark.rest),
+    pytest.param((32, 32, 8), 0.5, (8, 8), "float", {}, 2, marks=pytest.mark.rest),
     ((64, 32, 16), 0.4, (16, 16), "half", {"partialsType": "half"}, 1),
     ((40, 36, 8), 0.3, (1, 1), "half", {"sharedBuckets": False}, 1),
-    ((24, 36, 4), 0.3, (12, 12), "float", {}, 1),
+    pytest.param((24, 36, 4), 0.3, (12, 12), "float", {}, 1, marks=pytest.mark.rest),
 ]
 
 
@@ -86,14 +87,20 @@ def test_layer__blocks_types_and_lists__all_passes_are_right(
     made.check(patterns_of(made, density))
 
 
-SPILLS = [
+SPILLS: list[Any] = [
     (grid(6, 4, 1), {"metaInfoBucketOversizeProportion": 0.3}),
-    (grid(3, 4, 2, gradWExchangeBuckets=True), {"partitioner.forceBucketSpills": True}),
+    pytest.param(
+        grid(3, 4, 2, gradWExchangeBuckets=True), {"partitioner.forceBucketSpills": True}, marks=pytest.mark.rest
+    ),
     (grid(3, 4, 2, gradWExchangeBuckets=False), {"partitioner.forceBucketSpills": True}),
     (grid(5, 1, 3, gradWExchangeBuckets=True), {"partitioner.forceBucketSpills": True}),
-    (grid(5, 1, 3, gradWExchangeBuckets=False), {"partitioner.forceBucketSpills": True}),
+    pytest.param(
+        grid(5, 1, 3, gradWExchangeBuckets=False), {"partitioner.forceBucketSpills": True}, marks=pytest.mark.rest
+    ),
     (grid(3, 4, 2), {"partitioner.forceBucketSpills": True, "partitioner.optimiseForSpeed": False}),
-    (grid(1, 5, 3, gradWExchangeBuckets=True), {"partitioner.forceBucketSpills": True}),
+    pytest.param(
+        grid(1, 5, 3, gradWExchangeBuckets=True), {"partitioner.forceBucketSpills": True}, marks=pytest.mark.rest
+    ),
 ]
 
 

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.errors import PatternMismatchError, SparseOverflowError, SparsePatternError, TypeMismatchError
 from abele.poplibs.popsparse import COOMatrix, CSCMatrix, CSRMatrix, dynamic
 from abele.sparsity import Pattern, random_pattern
 from poplibs.popsparse.dynamic.sparse_kit import grid, tiles_of, values_of
+from support.examples import examples
 
 BLOCKS = ((1, 1), (4, 4), (2, 6), (12, 12), (4, 2))
 
@@ -26,7 +27,7 @@ def partitioner(
     return dynamic.Partitioner(params, "float", tiles_of(), options)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     st.integers(1, 6),
     st.integers(1, 6),
@@ -83,7 +84,7 @@ def test_partitioner__sizes_of_upstreams_tests__come_back(
     assert data.nzValues.size == made.plan.num_values
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     st.integers(0, 2**16), st.sampled_from([(6, 4, 1), (2, 2, 4), (1, 5, 2), (5, 1, 2)]), st.booleans(), st.booleans()
 )

@@ -16,7 +16,7 @@ from abele.poplibs.popsparse import dynamic
 from abele.poplibs.popsparse.dynamic import costs
 from abele.poplibs.popsparse.dynamic.options import HalfPartialsWarning
 from abele.poplibs.popsparse.dynamic.planner import SparseMemoryWarning
-from abele.poplibs.popsparse.dynamic.spills import deviations
+from abele.poplibs.popsparse.dynamic.spills import deviations, expected_passes
 from abele.poplibs.popsparse.explanation import SparseProblem
 from abele.sparsity import Pattern, random_pattern
 from poplibs.popsparse.dynamic.sparse_kit import grid, tiles_of
@@ -95,7 +95,7 @@ def test_batch__off_the_grain__is_refused_with_the_next_size() -> None:
 
 
 def test_types__of_integers_and_unknown_options__are_refused() -> None:
-    with pytest.raises(TypeMismatchError, match="f16 or f32"):
+    with pytest.raises(TypeMismatchError, match="f16, f32 or 8-bit floats, not i32"):
         plan(32, 32, 8, 0.1, dtype="int")
     with pytest.raises(InvalidOptionError, match="metaInfoBucketOversizeProportion"):
         plan(32, 32, 8, 0.1, metaInfoBucketOversizePropotion=0.1)
@@ -212,3 +212,23 @@ def test_figure__of_uneven_large_blocks__spills_no_farther_than_the_next_cells()
     figure = dynamic.sparse_figure(4096, 4096, 64, 1 / 4, 16)
     assert len(figure.cost.passes) <= 3
     assert figure.compiled < 1.3 * figure.planned
+
+
+@pytest.mark.parametrize(
+    ("side", "columns", "parts"), [(4096, 64, (32, 7, 6)), (4096, 64, (24, 7, 8)), (1024, 64, (22, 32, 2))]
+)
+def test_expected_passes__of_random_patterns__are_those_that_the_partitioner_finds(
+    side: int, columns: int, parts: tuple[int, int, int]
+) -> None:
+    params = dynamic.MatMulParams.createWithNzRatio(
+        dynamic.SparsityParams(blockDimensions=(16, 16)), 1 / 16, 1, side, side, columns
+    )
+    partitioner = dynamic.Partitioner(params, "half", "bow", grid(*parts), dynamic.PlanningCache())
+    made = partitioner.plan
+    places = float(np.prod(made.cell))
+    room = deviations(np.array(float(parts[2] * made.nz_slots)), np.array(places / 16), np.array(places))
+    expected = float(expected_passes(room, np.array(parts[0] * parts[1])))
+    found = [partitioner.place(random_pattern((side, side), 1 / 16, (16, 16), seed=seed)).passes for seed in range(24)]
+    # Three deviations of the mean of 24 patterns.
+    error = 3 * float(np.std(found)) / math.sqrt(len(found))
+    assert abs(expected - float(np.mean(found))) < error + 0.1

@@ -66,7 +66,7 @@ def test_partitioner__another_pattern__is_refused() -> None:
         partitioner.sparsityDataImplToCSRMatrix(np.zeros(PATTERN.num_values))
     partitioner.createSparsityDataImpl(MATRIX)
     other = CSRMatrix.from_pattern(random_pattern((32, 48), 0.25, (4, 4), seed=3), VALUES)
-    with pytest.raises(PatternMismatchError, match="is not the pattern of the matrix before"):
+    with pytest.raises(PatternMismatchError, match=r"the matrix before[\s\S]*are others, the first at row 0, column"):
         partitioner.createSparsityDataImpl(other)
     with pytest.raises(PatternMismatchError, match="3 values do not fill"):
         partitioner.sparsityDataImplToCSRMatrix(np.zeros(3))
@@ -82,8 +82,8 @@ def test_create__what_does_not_fit__is_refused() -> None:
         static_.createSparseDenseMatMulLHS(graph, f16, FORWARD, PATTERN.recut((2, 2))[0])
     with pytest.raises(SparsePatternError, match="blocks are 4 x 2"):
         static_.createSparseDenseMatMulLHS(graph, f16, FORWARD, PATTERN.recut((4, 2))[0])
-    with pytest.raises(TypeMismatchError, match="half or float"):
-        static_.createSparseDenseMatMulLHS(graph, "f8_143", FORWARD, MATRIX)
+    with pytest.raises(TypeMismatchError, match="half, float or 8-bit floats, got i32"):
+        static_.createSparseDenseMatMulLHS(graph, "i32", FORWARD, MATRIX)
     with pytest.raises(InvalidOptionError, match="numBand"):
         static_.createSparseDenseMatMulLHS(graph, f16, FORWARD, MATRIX, options={"numBand": 3})
     with pytest.raises(InvalidOptionError, match="availableMemoryProportion"):
@@ -143,6 +143,20 @@ def test_values__one_part__stay_where_they_are() -> None:
     assert len(sparse.nzValues.mapping.tile) > 0
     four, _ = _report(pattern, 8, nSplit=2)
     assert one.cycles().exchange < four.cycles().exchange
+
+
+@pytest.mark.parametrize(
+    ("block", "parts", "is_put_in_order"), [(1, 1, False), (8, 1, True), (1, 4, True), (8, 4, True)]
+)
+def test_result__in_pieces__is_put_in_order_with_a_cycle_for_each_byte(
+    block: int, parts: int, is_put_in_order: bool
+) -> None:
+    report, _ = _report(random_pattern((512, 512), 1 / 8, (block, block)), 64, nSplit=parts, numBands=4)
+    names = [str(name).split("/")[-1] for name in report.steps["name"]]
+    cycles = dict(zip(names, report.steps["cycles"].tolist(), strict=True))
+    assert ("order" in cycles) is is_put_in_order
+    # Each of 1,472 tiles has up to 24 elements of the result; the rest is the launch.
+    assert not is_put_in_order or 48 <= cycles["order"] < 48 + 200
 
 
 def test_cycles__one_dense_row__costs_more_than_even_rows() -> None:

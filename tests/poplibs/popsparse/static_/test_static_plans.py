@@ -155,14 +155,18 @@ def test_cache__anything_differs__plans_anew() -> None:
         assert cache.size() == number
 
 
-def test_cut__even_pattern__deals_rows__uneven_pattern__deals_blocks() -> None:
-    even = cut_pattern(random_pattern((400, 400), 0.2, seed=1), 4, 40)
-    assert set(np.diff(even.entry_ptr).tolist()) == {40}
-    dense_rows = np.random.default_rng(0).random((400, 400)) < 0.01
-    dense_rows[7:17] = True
-    uneven = cut_pattern(Pattern.from_dense_mask(dense_rows), 4, 40)
-    sizes = np.diff(uneven.ptr)
-    assert sizes.max() - sizes.min() <= 12
+@pytest.mark.parametrize("uneven", [False, True])
+def test_cut__any_pattern__gives_every_tile_as_many_blocks(uneven: bool) -> None:
+    mask = np.random.default_rng(0).random((400, 400)) < 0.05
+    mask[7:17] |= uneven
+    cut = cut_pattern(Pattern.from_dense_mask(mask), 4, 40)
+    sizes = np.diff(cut.ptr)
+    assert np.ptp(sizes) <= 0.02 * sizes.mean() + 2
+    # Rows that end in the middle are on two tiles of a band.
+    assert len(cut.entry_row) > len(
+        set(zip(cut.entry_row.tolist(), (np.repeat(cut.tile, np.diff(cut.entry_ptr)) // 10).tolist(), strict=True))
+    )
+    assert np.unique(cut.entry_row).size == 400
 
 
 def test_options__verbose__warn_with_the_plan() -> None:

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from static_sparse_kit import check, static_product
 
 from abele.sparsity import Pattern, random_pattern
+from support.examples import examples
 
 MODES = ("tiles", "native")
 
@@ -40,16 +41,9 @@ def _check_product(case: tuple[Any, ...]) -> None:
     check(got, wanted, dtype)
 
 
-@settings(max_examples=6, deadline=None)
+@examples(6)
 @given(PRODUCTS)
 def test_products__random_pattern__are_those_of_float64(case: tuple[Any, ...]) -> None:
-    _check_product(case)
-
-
-@pytest.mark.slow
-@settings(max_examples=150, deadline=None)
-@given(PRODUCTS)
-def test_products__many_random_patterns__are_those_of_float64(case: tuple[Any, ...]) -> None:
     _check_product(case)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import Literal
+from typing import Any, Literal
 
 from abele.graph import Tensor
 from abele.kernels.nest.ir import Affine, HostKernel, Load, Nest, Store, affine, as_expr
@@ -41,6 +41,17 @@ class Scaling:
     def kind(self) -> Literal["", "number", "tensor"]:
         """Form in which vertices get the factor: a compile-time number, a tensor, or none."""
         return "tensor" if self.factor is not None else "number" if self.log2 else ""
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The factor as an operand of calls, if it is one."""
+        return () if self.factor is None else (self.factor,)
+
+    def fields(self, num: int) -> dict[str, Any]:
+        """Field ``factor`` of ``num`` vertices, if they have one."""
+        if self.factor is not None:
+            return {"factor": self.factor.reshape((1,)).broadcast(num, 0)}
+        return {"factor": 2.0**self.log2} if self.kind else {}
 
 
 UNSCALED = Scaling()

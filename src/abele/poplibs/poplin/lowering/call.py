@@ -292,12 +292,11 @@ class ContractionCall:
             with self.graph.scope(self.name):
                 returned = self.spread.allocate(self.graph, dense)
         out = Binding(returned, meaning.out_roles, meaning.problem.groups)
-        factors = () if self.scaling.factor is None else (self.scaling.factor,)
         totals = () if self.onto is None else (self.onto.total,)
         with self.graph.library_call(
             prog,
             self.function,
-            inputs=(meaning.x.tensor, meaning.w.tensor, *factors, *totals),
+            inputs=(meaning.x.tensor, meaning.w.tensor, *self.scaling.tensors, *totals),
             outputs=(returned,),
             kernel=contraction_kernel(meaning.problem, (meaning.x, meaning.w, out), self.scaling, self.onto),
             flops=2 * replace(self.problem, in_channels=self.problem.in_channels - self.zeros).macs,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -389,7 +388,7 @@ class _Products:
             codelet = partial_products.field_partial(plan.method, *types, scaled)
         compute_set = ContractionStage.PARTIALS.compute_set(graph)
         buffer = plan.method.buffer_elements(written.sizes)
-        fields = _factor_field(self.scaling, len(grid.tiles))
+        fields = self.scaling.fields(len(grid.tiles))
         if buffer.any():
             fields["buffer"] = _buffer(graph, problem.partials, buffer, grid)
         compute_set.vertices(
@@ -439,11 +438,3 @@ def _buffer(graph: Graph, dtype: ElementType, size: Int64, grid: VertexGrid) -> 
     made = OutputPartials.create(graph, dtype, size, 1).regions()
     graph.map_regions(made, grid.tiles)
     return made
-
-
-def _factor_field(scaling: Scaling, num: int) -> dict[str, Any]:
-    """Field with the scale of ``num`` vertices, if they have one."""
-    if scaling.kind == "tensor":
-        assert scaling.factor is not None
-        return {"factor": scaling.factor.reshape((1,)).broadcast(num, 0)}
-    return {"factor": 2.0**scaling.log2} if scaling.kind else {}

@@ -17,7 +17,7 @@ from abele.errors import InvalidOptionError, OutOfMemoryError, TypeMismatchError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Steps
 from abele.machine import System
-from abele.numerics import f8_143, f16
+from abele.numerics import ElementType, f8_143, f16
 from abele.poplibs.poplin.contraction.host_kernel import Scaling
 from abele.poplibs.poplin.lowering.call import ContractionCall, same_storage
 from abele.poplibs.poplin.options import ContractionOptions, Types
@@ -73,16 +73,10 @@ def scaled_call(
         TensorError: A scale of several elements.
         InvalidOptionError, OutOfMemoryError: As ``make`` raises them.
     """
+    given = given_scales(name, types.dtype, scales)
     if not types.dtype.is_quarter:
-        if scales is not None:
-            raise TypeMismatchError(
-                f"{name}: scales are of 8-bit floats, the operands are {types.dtype}", remedy="leave scales out"
-            )
         return make(graph, left, right, types)
-    given = [s for s in scales or () if s is not None]
-    for scale in given:
-        check_scale(name, scale)
-    number = sum(s for s in given if isinstance(s, int))
+    number = 0
     direct: ContractionCall | None = None
     if multiplies_quarters(graph.system):
         direct = _direct(graph, left, right, types, make)
@@ -90,10 +84,10 @@ def scaled_call(
         check_converts(graph.system, name, settings)
     if direct is None:
         # The numbers that codes stand for are exact in halves without their scales, and not always with them.
-        number += left.dtype.scale + right.dtype.scale
+        number = left.dtype.scale + right.dtype.scale
         left, right = (cast_codes(graph, t, f16, prog, f"{name}/cast") for t in (left, right))
         direct = make(graph, left, right, _halves(types))
-    return replace(direct, scaling=_scaling(graph, name, given, number, prog, throws=throws))
+    return replace(direct, scaling=scaling_of(graph, name, given, prog, number=number, throws=throws))
 
 
 def _direct(graph: Graph, left: Tensor, right: Tensor, types: Types, make: Make) -> ContractionCall | None:
@@ -161,7 +155,28 @@ def _halves(types: Types) -> Types:
     return Types(f16, types.partials, types.output)
 
 
-def _scaling(graph: Graph, name: str, given: list[int | Tensor], number: int, prog: Steps, *, throws: bool) -> Scaling:
+def given_scales(name: str, dtype: ElementType, scales: Scales) -> list[int | Tensor]:
+    """The scales that are given, checked.
+
+    Raises:
+        TypeMismatchError: Scales of other operands than 8-bit floats, or values that are no scales.
+        TensorError: A scale of several elements.
+    """
+    if scales is not None and not dtype.is_quarter:
+        raise TypeMismatchError(
+            f"{name}: scales are of 8-bit floats, the operands are {dtype}", remedy="leave scales out"
+        )
+    given = [s for s in scales or () if s is not None]
+    for scale in given:
+        check_scale(name, scale)
+    return given
+
+
+def scaling_of(
+    graph: Graph, name: str, given: list[int | Tensor], prog: Steps, *, number: int = 0, throws: bool = True
+) -> Scaling:
+    """Factor of products of operands with some scales, and 2^``number``; steps that work it out go to ``prog``."""
+    number += sum(s for s in given if isinstance(s, int))
     tensors = [s for s in given if isinstance(s, Tensor)]
     if not tensors:
         return Scaling(number)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from abele.machine.system import System
-from abele.numerics import ElementType, as_element_type
+from abele.numerics import ElementType, as_element_type, f16
 from abele.poplibs.popsparse.dynamic.options import DynamicOptions, read_dynamic_options
 from abele.poplibs.popsparse.dynamic.params import (
     DynamicFullyConnectedParams,
@@ -55,7 +55,8 @@ def plan_of(
 
     Args:
         function: The call, for errors.
-        params: Parameters of the product or layer; a product is planned for S·X and Sᵀ·X.
+        params: Parameters of the product or layer; a product is planned for S·X and, unless it is of 8-bit floats,
+            Sᵀ·X.
         dtype: Type of the values.
         target: The machine.
         options: Values by PopLibs' names.
@@ -64,10 +65,17 @@ def plan_of(
     Raises:
         InvalidOptionError: An option or value that there is not.
         SparsePatternError: The batch is off the grain.
-        TypeMismatchError: Elements neither f16 nor f32.
+        TypeMismatchError: Elements of another type than f16 and f32; 8-bit floats without a vertex.
     """
     kind = as_element_type(dtype)
-    by_element = kind.is_float and device_block(layer_of(params).sparsity.blockDimensions, kind) == (1, 1)
-    both_ways = isinstance(params, DynamicMatMulParams)
+    by_element = (
+        kind.is_float
+        and not kind.is_quarter
+        and device_block(layer_of(params).sparsity.blockDimensions, kind) == (1, 1)
+    )
+    # Products of 8-bit floats have one direction, and sums of halves (low_precision.md §1.3).
+    both_ways = isinstance(params, DynamicMatMulParams) and not kind.is_quarter
     chosen = read_dynamic_options(function, options, by_element=by_element, both_ways=both_ways)
+    if kind.is_quarter:
+        chosen = replace(chosen, partials=f16)
     return (_ALL if cache is None else cache).plan(params, kind, target, chosen)

@@ -23,9 +23,10 @@ from abele.poplibs.popsparse.dynamic import costs
 from abele.poplibs.popsparse.dynamic.costs import WORKERS, VertexWork
 from abele.poplibs.popsparse.dynamic.options import DynamicOptions
 from abele.poplibs.popsparse.dynamic.params import DynamicFullyConnectedParams
-from abele.poplibs.popsparse.dynamic.plan import device_block, fast_edge, z_grain
+from abele.poplibs.popsparse.dynamic.plan import device_block, fast_edge, is_half, z_grain
 from abele.poplibs.popsparse.dynamic.spills import deviations, expected_passes
 from abele.poplibs.popsparse.dynamic.work import vertex_cycles
+from abele.poplibs.popsparse.float8 import result_type
 
 U16 = 65535
 
@@ -65,8 +66,8 @@ class GridCandidates:
 
     @property
     def is_half(self) -> bool:
-        """True for f16."""
-        return self.dtype == f16
+        """True for operands whose sums may be halves."""
+        return is_half(self.dtype)
 
     @property
     def _density(self) -> float:
@@ -228,8 +229,9 @@ class GridCandidates:
         half = self.is_half and self.options.partials == f16
         received = partials * self.partial_size * (parts - 1) / parts / self._rate
         summed = received + costs.reduce_cycles(np.ceil(partials / parts), parts, half) + 2 * self.step_cycles
-        cast = costs.cast_cycles(partials, self.partial_size, self.dtype.bytes) + self.step_cycles
-        return np.where(parts > 1, summed, cast if self.partial_size != self.dtype.bytes else 0)
+        made = result_type(self.dtype).bytes
+        cast = costs.cast_cycles(partials, self.partial_size, made) + self.step_cycles
+        return np.where(parts > 1, summed, cast if self.partial_size != made else 0)
 
     def _weights(self) -> list[tuple[str, str, Float64]]:
         passes = self.passes

@@ -1,11 +1,8 @@
-"""Vertices of dynamic sparse products: walks over the buckets of :mod:`~abele.poplibs.popsparse.dynamic.buckets`.
+"""Vertices of dynamic sparse products: what they do with the rows of blocks that they come by.
 
 A vertex is given some buckets, the number of its own cell, and dense slices of that cell: ``dense`` has the slice's
 rows one after the other, ``columns`` elements each, and rows of partials are ``stride`` elements apart. It works on
-the sub-groups of its cell and passes over the others. Their cycles are given where they are placed.
-
-Example: a cell with rows 0 to 24 and a bucket with a sub-group of another cell first: the vertex reads that one's id,
-adds its link to the place, adds its number of blocks to the place among the values, and goes on.
+the sub-groups of its cell (:mod:`~abele.poplibs.popsparse.dynamic.walk`). Their cycles are given where they are placed.
 """
 
 # Bodies and annotations are in the vertex language, whose own compiler checks their types.
@@ -13,36 +10,24 @@ adds its link to the place, adds its number of blocks to the place among the val
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
+from typing import Literal
 
-from abele.codelet import InOut, Input, Output, Vector, Vertex, codelet
+from abele.codelet import InOut, Input, Output, Vector, Vertex, codelet, macro
 from abele.numerics import ElementType, bool_, f32, i64, u16, u32
-
-
-@dataclass(frozen=True)
-class Walked:
-    """Sizes and types of a codelet.
-
-    Attributes:
-        dtype: Type of values and dense operands.
-        partials: Type of partial sums.
-        block: Rows and columns of a block.
-        header: Entries of a sub-group before its first row.
-        meta_slots: Entries of a bucket.
-        nz_slots: Blocks of a bucket.
-    """
-
-    dtype: ElementType
-    partials: ElementType
-    block: tuple[int, int]
-    header: int
-    meta_slots: int
-    nz_slots: int
+from abele.poplibs.popsparse.dynamic.walk import Walked, each_row, given_cell, own_cell
 
 
 @cache
-def product_codelet(how: Walked, *, transposed: bool, by_columns: bool, clears: bool) -> type:
+def product_codelet(
+    how: Walked,
+    *,
+    transposed: bool,
+    by_columns: bool,
+    clears: bool,
+    taken: ElementType,
+    scaled: Literal["", "number", "tensor"] = "",
+) -> type:
     """Add the products of a cell's values with ``dense`` to ``out``, straight or transposed.
 
     Args:
@@ -50,55 +35,50 @@ def product_codelet(how: Walked, *, transposed: bool, by_columns: bool, clears: 
         transposed: True for rows of ``out`` that are columns of the matrix.
         by_columns: True for lists of columns, whose blocks lie anywhere among the values: each says where.
         clears: True to begin with zeros.
+        taken: Type of the dense operand.
+        scaled: Form in which it has a ``factor`` of the products; empty for none.
     """
-    dtype, partials, header, slots = how.dtype, how.partials, how.header, how.meta_slots
-    high, wide = how.block
-    area, values = high * wide, how.nz_slots * high * wide
-    entry = 2 if by_columns else 1
+    dtype, partials, high, wide = how.dtype, how.partials, how.high, how.wide
+    area, entry = how.area, 2 if by_columns else 1
+
+    @macro
+    def multiply(self, at, row, count, value, v):
+        n, step, line = i64(self.columns), i64(self.stride), i64(self.meta[row])
+        for j in range(count):
+            other = i64(self.meta[row + 2 + entry * j])
+            of_block = value + i64(self.meta[row + 3 + entry * j]) * area if by_columns else v + j * area
+            for down in range(high):
+                for across in range(wide):
+                    a = (other if by_columns else line) * high + down
+                    b = (line if by_columns else other) * wide + across
+                    w = f32(self.nz[of_block + down * wide + across])
+                    if scaled != "":
+                        w *= self.factor
+                    to = b * step if transposed else a * step
+                    of = a * n if transposed else b * n
+                    for c in range(n):
+                        d = w * f32(self.dense[of + c])
+                        self.out[to + c] = partials(f32(self.out[to + c]) + d)
 
     @codelet(name=_PRODUCTS[transposed, by_columns])
     class SparseProduct(Vertex):
         meta: Input[Vector[u16]]
         nz: Input[Vector[dtype]]
-        dense: Input[Vector[dtype]]
+        dense: Input[Vector[taken]]
         out: InOut[Vector[partials]]
         cell: u32
         columns: u32
         stride: u32
+        if scaled == "number":
+            factor: f32
+        elif scaled == "tensor":
+            factor: Input[f32]
 
         def compute(self):
-            n, step = i64(self.columns), i64(self.stride)
             if clears:
                 for i in range(i64(len(self.out))):
                     self.out[i] = partials(0.0)
-            for bucket in range(i64(len(self.meta)) // slots):
-                at, last, value = bucket * slots, bucket * slots + slots - header, bucket * values
-                while at <= last:
-                    if self.meta[at] == 0:
-                        at = last + 1
-                    else:
-                        if u32(self.meta[at]) == self.cell:
-                            row, v = at + header, value
-                            for _r in range(i64(self.meta[at + 6])):
-                                line, count = i64(self.meta[row]), i64(self.meta[row + 1])
-                                for j in range(count):
-                                    other = i64(self.meta[row + 2 + entry * j])
-                                    if by_columns:
-                                        v = value + i64(self.meta[row + 3 + entry * j]) * area
-                                    for down in range(high):
-                                        for across in range(wide):
-                                            a = (other if by_columns else line) * high + down
-                                            b = (line if by_columns else other) * wide + across
-                                            w = f32(self.nz[v + down * wide + across])
-                                            to = b * step if transposed else a * step
-                                            of = a * n if transposed else b * n
-                                            for c in range(n):
-                                                d = w * f32(self.dense[of + c])
-                                                self.out[to + c] = partials(f32(self.out[to + c]) + d)
-                                    v += area
-                                row += 2 + entry * count
-                        value += i64(self.meta[at + 3]) * area
-                        at += max(i64(self.meta[at + 4]), i64(header))
+            each_row(self, how, entry, own_cell, multiply)
 
     return SparseProduct
 
@@ -114,9 +94,20 @@ _PRODUCTS = {
 @cache
 def weights_codelet(how: Walked) -> type:
     """Add the products of rows of ``grad`` and ``acts`` to ``out``, at the places of a cell's values."""
-    dtype, header, slots = how.dtype, how.header, how.meta_slots
-    high, wide = how.block
-    area = high * wide
+    dtype, high, wide, area = how.dtype, how.high, how.wide, how.area
+
+    @macro
+    def sample(self, at, row, count, value, v):
+        n, x = i64(self.columns), i64(self.meta[row])
+        for j in range(count):
+            y = i64(self.meta[row + 2 + j])
+            for down in range(high):
+                for across in range(wide):
+                    a, b = (x * high + down) * n, (y * wide + across) * n
+                    total = f32(0.0)
+                    for c in range(n):
+                        total += f32(self.grad[a + c]) * f32(self.acts[b + c])
+                    self.out[v + j * area + down * wide + across] += total
 
     @codelet
     class SparseGradW(Vertex):
@@ -128,29 +119,7 @@ def weights_codelet(how: Walked) -> type:
         columns: u32
 
         def compute(self):
-            n = i64(self.columns)
-            at, last, value = i64(0), i64(slots - header), i64(0)
-            while at <= last:
-                if self.meta[at] == 0:
-                    at = last + 1
-                else:
-                    if u32(self.meta[at]) == self.cell[0]:
-                        row, v = at + header, value
-                        for _r in range(i64(self.meta[at + 6])):
-                            x, count = i64(self.meta[row]), i64(self.meta[row + 1])
-                            for j in range(count):
-                                y = i64(self.meta[row + 2 + j])
-                                for down in range(high):
-                                    for across in range(wide):
-                                        a, b = (x * high + down) * n, (y * wide + across) * n
-                                        total = f32(0.0)
-                                        for c in range(n):
-                                            total += f32(self.grad[a + c]) * f32(self.acts[b + c])
-                                        self.out[v + down * wide + across] += total
-                                v += area
-                            row += 2 + count
-                    value += i64(self.meta[at + 3]) * area
-                    at += max(i64(self.meta[at + 4]), i64(header))
+            each_row(self, how, 1, given_cell, sample)
 
     return SparseGradW
 

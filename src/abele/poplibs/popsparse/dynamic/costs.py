@@ -10,7 +10,7 @@ Source: popsparse.md §5, from the estimates of PopLibs' codelets.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -176,10 +176,23 @@ _BLOCK_FORWARD = {  # edge: cycles per column, once per worker, and per block wi
 def block_forward_cycles(work: VertexWork, edge: int, half: bool, half_partials: bool = False) -> Float64:
     """Cycles of a vertex of square blocks on the matrix units; columns are spread over the workers."""
     kind = "float" if not half else "half_half" if half_partials else "half_float"
-    by_column, once, by_block = _BLOCK_FORWARD[kind][edge]
+    return _block_forward(work, edge, kind, edge * edge / (4 if half else 2), 2 if edge == 16 else 1)
+
+
+def quarter_forward_cycles(work: VertexWork, edge: int) -> Float64:
+    """The same of 8-bit floats: two blocks of a row at once, which fill what one block of halves does.
+
+    The units work 16 at a time for them, so weights are loaded once. Source: derived; low_precision.md §1.3 has the
+    rate of the units, and PopLibs has no such vertex.
+    """
+    pairs = replace(work, values=_ceil(work.values, 2))
+    return _block_forward(pairs, edge, "half_half", edge * edge * 2 / 8, 1)
+
+
+def _block_forward(work: VertexWork, edge: int, kind: str, load: float, loads: int) -> Float64:
+    """Cycles of a vertex whose weights take ``load`` cycles and are loaded in ``loads`` parts."""
     x, y, z = _f(work.rows), _f(work.values), _ceil(work.columns, WORKERS)
-    load = edge * edge / (4 if half else 2)
-    loads = 2 if edge == 16 else 1
+    by_column, once, by_block = _BLOCK_FORWARD[kind][edge]
     start = np.select([z <= 1, z == 2], by_block[:2], by_block[2])
     worker = once + x * y * loads * (start + z * by_column)
     loading = x * y * (load + 3 + 12 * loads) + 2

@@ -20,7 +20,6 @@ from abele.graph.program import Sequence
 from abele.numerics import ElementType, as_element_type, f32, u32
 from abele.poplibs.popsparse.dynamic import costs
 from abele.poplibs.popsparse.dynamic.cache import DynamicPlanningCache, plan_of
-from abele.poplibs.popsparse.dynamic.codelets import Walked
 from abele.poplibs.popsparse.dynamic.embedding_codelets import (
     add_codelet,
     host_slice_codelet,
@@ -43,6 +42,7 @@ from abele.poplibs.popsparse.dynamic.tensors import (
     shape_text,
     views_of,
 )
+from abele.poplibs.popsparse.dynamic.walk import Walked
 from abele.poplibs.popsparse.dynamic.work import full_work
 from abele.poplibs.popsparse.host.dense import brought_near
 from abele.poplibs.poputil.host_body import host_vertices, note_host
@@ -174,6 +174,12 @@ def _plan(
     """The plan of the matrix, with indices in place of the batch; its buckets are the same."""
     if params.numGroups != 1:
         raise SparsePatternError(f"{function}: a table has one group, got {params.numGroups:,}")
+    if dtype.is_quarter:
+        raise TypeMismatchError(
+            f"{function}: a table of {dtype} has no slices and updates",
+            because="vertices that expand rows or add to values work on whole 16-bit values",
+            remedy="a table of half · popops.cast",
+        )
     if num_indices < 1:
         raise SparsePatternError(f"{function}: at least one index is needed, got {num_indices}")
     plan = plan_of(function, params, dtype, graph, options, cache)
@@ -214,12 +220,12 @@ class _EmbeddedRows(DynamicProduct):
 
     def _codelet(self, *, clears: bool) -> type:
         plan = self.plan
-        how = Walked(plan.dtype, plan.dtype, plan.block, plan.header, plan.meta_slots, plan.nz_slots)
+        how = Walked.of(plan, plan.dtype)
         return slice_codelet(how, plan.cell[0], clears=clears)
 
     def _note_host(self, prog: Sequence, result: Tensor) -> None:
         graph, plan, name = self.graph, self.plan, self.name
-        how = Walked(plan.dtype, plan.dtype, plan.block, plan.header, plan.meta_slots, plan.nz_slots)
+        how = Walked.of(plan, plan.dtype)
         step, before = graph.compute_set(f"{name}/host_slices"), Sequence()
         lines = []
         for tensor in (self.sparse.meta, self.sparse.values, self.dense[:, :1]):
@@ -277,7 +283,7 @@ class _Update(ValueGradient):
                 scale=self.scale.reshape((1, 1)).broadcast_to((plan.num_tiles, 1)),
             )
             body.add(Execute(step))
-        how = Walked(plan.dtype, f32, plan.block, plan.header, plan.meta_slots, plan.nz_slots)
+        how = Walked.of(plan, f32)
         near, before = brought_near(graph, self.acts, self.name)
         found, more = brought_near(graph, self.grad[:, :1], self.name)
         host = graph.compute_set(f"{self.name}/host_update")

@@ -11,17 +11,26 @@ from __future__ import annotations
 
 from functools import cache
 
-from abele.codelet import InOut, Input, Output, Vector, Vertex, codelet
+from abele.codelet import InOut, Input, Output, Vector, Vertex, codelet, macro
 from abele.numerics import ElementType, f32, i64, u16, u32
-from abele.poplibs.popsparse.dynamic.codelets import Walked
+from abele.poplibs.popsparse.dynamic.walk import Walked, any_cell, each_row, given_cell, own_cell
 
 
 @cache
 def slice_codelet(how: Walked, cell_rows: int, *, clears: bool) -> type:
     """Write the values of rows that ``dense`` names to ``out``, a column of it for each index."""
-    dtype, header, slots = how.dtype, how.header, how.meta_slots
-    high, wide = how.block
-    area, values = high * wide, how.nz_slots * high * wide
+    dtype, high, wide, area = how.dtype, how.high, how.wide, how.area
+
+    @macro
+    def take(self, at, row, count, value, v):
+        first = (i64(self.meta[at + 1]) * cell_rows + i64(self.meta[row])) * high
+        for i in range(i64(self.columns)):
+            down = i64(self.dense[i]) - first
+            if down >= 0 and down < high:
+                for j in range(count):
+                    y = i64(self.meta[row + 2 + j]) * wide
+                    for across in range(wide):
+                        self.out[(y + across) * i64(self.stride) + i] = self.nz[v + j * area + down * wide + across]
 
     @codelet
     class SparseEmbeddingSlice(Vertex):
@@ -34,33 +43,10 @@ def slice_codelet(how: Walked, cell_rows: int, *, clears: bool) -> type:
         stride: u32
 
         def compute(self):
-            step = i64(self.stride)
             if clears:
                 for i in range(i64(len(self.out))):
                     self.out[i] = dtype(0.0)
-            for bucket in range(i64(len(self.meta)) // slots):
-                at, last, value = bucket * slots, bucket * slots + slots - header, bucket * values
-                while at <= last:
-                    if self.meta[at] == 0:
-                        at = last + 1
-                    else:
-                        if u32(self.meta[at]) == self.cell:
-                            row, v = at + header, value
-                            for _r in range(i64(self.meta[at + 6])):
-                                x, count = i64(self.meta[row]), i64(self.meta[row + 1])
-                                first = (i64(self.meta[at + 1]) * cell_rows + x) * high
-                                for i in range(i64(self.columns)):
-                                    down = i64(self.dense[i]) - first
-                                    if down >= 0 and down < high:
-                                        for j in range(count):
-                                            y = i64(self.meta[row + 2 + j]) * wide
-                                            for across in range(wide):
-                                                w = self.nz[v + j * area + down * wide + across]
-                                                self.out[(y + across) * step + i] = w
-                                v += count * area
-                                row += 2 + count
-                        value += i64(self.meta[at + 3]) * area
-                        at += max(i64(self.meta[at + 4]), i64(header))
+            each_row(self, how, 1, own_cell, take)
 
     return SparseEmbeddingSlice
 
@@ -71,11 +57,25 @@ def update_codelet(how: Walked, cell_rows: int, num_indices: int, columns: int) 
 
     ``grad`` are indices of the tile that the slices ``acts`` come from; beyond the last index there are none.
     """
-    dtype, header, slots = how.dtype, how.header, how.meta_slots
-    high, wide = how.block
-    area = high * wide
+    dtype, high, wide, area = how.dtype, how.high, how.wide, how.area
     whole = num_indices // columns
     rest = num_indices - whole * columns
+
+    @macro
+    def add(self, at, row, count, value, v):
+        step = i64(self.columns)
+        # Which z tile this comes from tells how many indices it has.
+        z = i64(self.cell[1])
+        n = step if z < whole else (i64(rest) if z == whole else i64(0))
+        first = (i64(self.meta[at + 1]) * cell_rows + i64(self.meta[row])) * high
+        for i in range(n):
+            down = i64(self.grad[i]) - first
+            if down >= 0 and down < high:
+                for j in range(count):
+                    y = i64(self.meta[row + 2 + j]) * wide
+                    for across in range(wide):
+                        d = f32(self.acts[(y + across) * step + i])
+                        self.out[v + j * area + down * wide + across] += d
 
     @codelet
     class SparseEmbeddingUpdate(Vertex):
@@ -87,32 +87,7 @@ def update_codelet(how: Walked, cell_rows: int, num_indices: int, columns: int) 
         columns: u32
 
         def compute(self):
-            step = i64(self.columns)
-            at, last, value = i64(0), i64(slots - header), i64(0)
-            # Which z tile this comes from tells how many indices it has.
-            z = i64(self.cell[1])
-            n = step if z < whole else (i64(rest) if z == whole else i64(0))
-            while at <= last:
-                if self.meta[at] == 0:
-                    at = last + 1
-                else:
-                    if u32(self.meta[at]) == self.cell[0]:
-                        row, v = at + header, value
-                        for _r in range(i64(self.meta[at + 6])):
-                            x, count = i64(self.meta[row]), i64(self.meta[row + 1])
-                            first = (i64(self.meta[at + 1]) * cell_rows + x) * high
-                            for i in range(n):
-                                down = i64(self.grad[i]) - first
-                                if down >= 0 and down < high:
-                                    for j in range(count):
-                                        y = i64(self.meta[row + 2 + j]) * wide
-                                        for across in range(wide):
-                                            d = f32(self.acts[(y + across) * step + i])
-                                            self.out[v + j * area + down * wide + across] += d
-                            v += count * area
-                            row += 2 + count
-                    value += i64(self.meta[at + 3]) * area
-                    at += max(i64(self.meta[at + 4]), i64(header))
+            each_row(self, how, 1, given_cell, add)
 
     return SparseEmbeddingUpdate
 
@@ -140,9 +115,22 @@ def add_codelet(dtype: ElementType, scale: ElementType) -> type:
 @cache
 def host_slice_codelet(how: Walked, cell_rows: int) -> type:
     """The columns of one part of y, of all slices."""
-    dtype, header, slots = how.dtype, how.header, how.meta_slots
-    high, wide = how.block
-    area, values = high * wide, how.nz_slots * high * wide
+    dtype, high, wide, area = how.dtype, how.high, how.wide, how.area
+
+    @macro
+    def of_part(self, at):
+        return u32(self.meta[at + 2]) == self.part
+
+    @macro
+    def take(self, at, row, count, value, v):
+        first = (i64(self.meta[at + 1]) * cell_rows + i64(self.meta[row])) * high
+        for i in range(i64(len(self.indices))):
+            down = i64(self.indices[i]) - first
+            if down >= 0 and down < high:
+                for j in range(count):
+                    y = i64(self.meta[row + 2 + j]) * wide
+                    for across in range(wide):
+                        self.out[y + across][i] = self.nz[v + j * area + down * wide + across]
 
     @codelet
     class HostSparseSlice(Vertex):
@@ -156,29 +144,7 @@ def host_slice_codelet(how: Walked, cell_rows: int) -> type:
             for y in range(i64(len(self.out))):
                 for i in range(i64(len(self.out[y]))):
                     self.out[y][i] = dtype(0.0)
-            for bucket in range(i64(len(self.meta)) // slots):
-                at, last, value = bucket * slots, bucket * slots + slots - header, bucket * values
-                while at <= last:
-                    if self.meta[at] == 0:
-                        at = last + 1
-                    else:
-                        if u32(self.meta[at + 2]) == self.part:
-                            row, v = at + header, value
-                            for _r in range(i64(self.meta[at + 6])):
-                                x, count = i64(self.meta[row]), i64(self.meta[row + 1])
-                                first = (i64(self.meta[at + 1]) * cell_rows + x) * high
-                                for i in range(i64(len(self.indices))):
-                                    down = i64(self.indices[i]) - first
-                                    if down >= 0 and down < high:
-                                        for j in range(count):
-                                            y = i64(self.meta[row + 2 + j]) * wide
-                                            for across in range(wide):
-                                                w = self.nz[v + j * area + down * wide + across]
-                                                self.out[y + across][i] = w
-                                v += count * area
-                                row += 2 + count
-                        value += i64(self.meta[at + 3]) * area
-                        at += max(i64(self.meta[at + 4]), i64(header))
+            each_row(self, how, 1, of_part, take)
 
     return HostSparseSlice
 
@@ -186,10 +152,23 @@ def host_slice_codelet(how: Walked, cell_rows: int) -> type:
 @cache
 def host_update_codelet(how: Walked, cell: tuple[int, int], num_indices: int, scale: ElementType) -> type:
     """Values of one bucket, with the slices of all indices added."""
-    dtype, header, slots = how.dtype, how.header, how.meta_slots
-    high, wide = how.block
-    area, factor = high * wide, scale
+    dtype, high, wide, area, factor = how.dtype, how.high, how.wide, how.area, scale
     rows, columns = cell
+
+    @macro
+    def add(self, at, row, count, value, v):
+        first = (i64(self.meta[at + 1]) * rows + i64(self.meta[row])) * high
+        for j in range(count):
+            y = (i64(self.meta[at + 2]) * columns + i64(self.meta[row + 2 + j])) * wide
+            for down in range(high):
+                for across in range(wide):
+                    total = f32(0.0)
+                    for i in range(num_indices):
+                        if i64(self.indices[i]) == first + down:
+                            total += f32(self.slices[(y + across) * num_indices + i])
+                    to = v + j * area + down * wide + across
+                    d = f32(self.scale[0]) * total
+                    self.values[to] = dtype(f32(self.values[to]) + d)
 
     @codelet
     class HostSparseUpdate(Vertex):
@@ -200,30 +179,6 @@ def host_update_codelet(how: Walked, cell: tuple[int, int], num_indices: int, sc
         scale: Input[Vector[factor]]
 
         def compute(self):
-            s = f32(self.scale[0])
-            at, last, value = i64(0), i64(slots - header), i64(0)
-            while at <= last:
-                if self.meta[at] == 0:
-                    at = last + 1
-                else:
-                    row, v = at + header, value
-                    for _r in range(i64(self.meta[at + 6])):
-                        x, count = i64(self.meta[row]), i64(self.meta[row + 1])
-                        first = (i64(self.meta[at + 1]) * rows + x) * high
-                        for j in range(count):
-                            y = (i64(self.meta[at + 2]) * columns + i64(self.meta[row + 2 + j])) * wide
-                            for down in range(high):
-                                for across in range(wide):
-                                    total = f32(0.0)
-                                    for i in range(num_indices):
-                                        if i64(self.indices[i]) == first + down:
-                                            total += f32(self.slices[(y + across) * num_indices + i])
-                                    to = v + j * area + down * wide + across
-                                    d = s * total
-                                    self.values[to] = dtype(f32(self.values[to]) + d)
-                        v += count * area
-                        row += 2 + count
-                    value += i64(self.meta[at + 3]) * area
-                    at += max(i64(self.meta[at + 4]), i64(header))
+            each_row(self, how, 1, any_cell, add)
 
     return HostSparseUpdate

@@ -101,7 +101,7 @@ def _check_room(plan: DynamicPlan, ipu: Ipu) -> None:
         OutOfMemoryError: They are.
     """
     (m, k), n, tile = plan.layer.shape, plan.layer.batchSize, ipu.tile.usable_bytes
-    operands = (m + k) * n * plan.dtype.bytes // ipu.num_tiles
+    operands = (m * plan.result.bytes + k * plan.dtype.bytes) * n // ipu.num_tiles
     for what, size in (("temporaries", plan.temporary_bytes), ("dense operands", operands)):
         if size > tile:
             raise OutOfMemoryError(

@@ -9,6 +9,8 @@ from abele.errors import InvalidOptionError, PatternMismatchError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
 from abele.numerics import ElementType
+from abele.poplibs.poplin.contraction.host_kernel import UNSCALED, Scaling
+from abele.poplibs.poplin.operations.float8 import Scales, given_scales, scaling_of
 from abele.poplibs.popsparse.dynamic.cache import DynamicPlanningCache, plan_of
 from abele.poplibs.popsparse.dynamic.grad_w import ValueGradient
 from abele.poplibs.popsparse.dynamic.matmul import check_same
@@ -72,15 +74,24 @@ def fully_connected_fwd(
     prog: Sequence,
     *,
     options: Options = None,
+    scales: Scales = None,
+    throws: bool = True,
     name: str = "fully_connected_fwd",
     cache: DynamicPlanningCache | None = None,
 ) -> Tensor:
     """The output [batch, groups · out] of a layer for ``acts`` [batch, groups · in].
 
+    Of 8-bit floats it is f16, times the powers of two of ``scales`` (of ``weights`` and ``acts``).
+
     Raises:
+        TypeMismatchError: Scales of other operands than 8-bit floats.
         PatternMismatchError: Operands, or weights of other parameters or options.
     """
-    return _product(graph, "fullyConnectedFwd", weights, acts, params, prog, options=options, name=name, cache=cache)
+    function = "fullyConnectedFwd"
+    scaling = scaling_of(graph, name, given_scales(function, weights.nzValues.dtype, scales), prog, throws=throws)
+    return _product(
+        graph, function, weights, acts, params, prog, options=options, name=name, cache=cache, scaling=scaling
+    )
 
 
 def fully_connected_grad_a(
@@ -183,6 +194,7 @@ def _product(
     name: str,
     cache: DynamicPlanningCache | None,
     transposed: bool = False,
+    scaling: Scaling = UNSCALED,
 ) -> Tensor:
     plan = plan_of(function, params, weights.nzValues.dtype, graph, options, cache)
     if transposed:
@@ -198,7 +210,7 @@ def _product(
     dense = _by_group(function, "the dense operand", given, plan, by_x=transposed)
     views = views_of(plan, weights.metaInfo, weights.nzValues, function)
     with graph.scope(name):
-        return _as_batch(DynamicProduct(graph, plan, views, dense, transposed, "product").emit(prog))
+        return _as_batch(DynamicProduct(graph, plan, views, dense, transposed, "product", scaling=scaling).emit(prog))
 
 
 def _check_pass(function: str, option: str, planned: bool) -> None:

@@ -19,7 +19,7 @@ from abele.graph import Execute, Graph, Tensor
 from abele.graph.program import Sequence
 from abele.numerics import f32, u32
 from abele.poplibs.popsparse.dynamic import costs
-from abele.poplibs.popsparse.dynamic.codelets import Walked, clear_codelet, reduce_codelet, weights_codelet
+from abele.poplibs.popsparse.dynamic.codelets import clear_codelet, reduce_codelet, weights_codelet
 from abele.poplibs.popsparse.dynamic.host_form import host_weights_steps
 from abele.poplibs.popsparse.dynamic.plan import DynamicPlan
 from abele.poplibs.popsparse.dynamic.tensors import (
@@ -35,6 +35,7 @@ from abele.poplibs.popsparse.dynamic.tensors import (
     zones,
 )
 from abele.poplibs.popsparse.dynamic.transport import Transport
+from abele.poplibs.popsparse.dynamic.walk import Walked
 from abele.poplibs.popsparse.dynamic.work import full_work, pass_cycles
 from abele.poplibs.poputil.host_body import note_host
 
@@ -158,7 +159,7 @@ class ValueGradient:
         """Vertices of one step."""
         plan, step = self.plan, self.graph.compute_set("value_gradients")
         cycles = self._cycles() + costs.BUFFER_INDEX_CYCLES
-        how = Walked(plan.dtype, f32, plan.block, plan.header, plan.meta_slots, plan.nz_slots)
+        how = Walked.of(plan, f32)
         step.vertices(
             self._codelet(how),
             tile=np.arange(plan.num_tiles),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from abele.errors import PatternMismatchError
+from abele.errors import PatternMismatchError, TypeMismatchError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
 from abele.numerics import ElementType
+from abele.poplibs.poplin.operations.float8 import Scales, given_scales, scaling_of
 from abele.poplibs.popsparse.dynamic.cache import DynamicPlanningCache, plan_of
 from abele.poplibs.popsparse.dynamic.options import DynamicOptions
 from abele.poplibs.popsparse.dynamic.params import DynamicMatMulParams
@@ -65,6 +66,8 @@ def sparse_dense_matmul(
     transpose_rhs: bool = False,
     *,
     options: Options = None,
+    scales: Scales = None,
+    throws: bool = True,
     name: str = "sparse_dense_matmul",
     cache: DynamicPlanningCache | None = None,
 ) -> Tensor:
@@ -75,8 +78,11 @@ def sparse_dense_matmul(
         rhs: X [groups, k, n]; for Sᵀ·X [groups, m, n]. With ``transpose_rhs`` its last two dimensions are swapped.
         transpose_lhs: True for Sᵀ·X, with the same sparse tensor.
         options: As given where ``lhs`` was made.
+        scales: Of 8-bit floats: further scales of ``lhs`` and ``rhs``, as in :func:`~abele.poplibs.poplin.matmul`.
+        throws: False for scales of tensors that are out of range to be the nearest that are not.
 
     Raises:
+        TypeMismatchError: Sᵀ·X of 8-bit floats, or scales of other operands.
         PatternMismatchError: A sparse tensor of another operation, or other options than it was made with.
     """
     function = "sparseDenseMatMul"
@@ -90,13 +96,20 @@ def sparse_dense_matmul(
         )
     plan = plan_of(function, meta.params, meta.plan.dtype, graph, options, cache)
     check_same(function, meta.options, plan.options)
+    if transpose_lhs and plan.dtype.is_quarter:
+        raise TypeMismatchError(
+            f"{function}: Sᵀ·X of {plan.dtype} has no vertex",
+            because="blocks of 8-bit floats are not transposed on tiles",
+            remedy="a sparse tensor of the transposed matrix · values and dense operand of half",
+        )
+    scaling = scaling_of(graph, name, given_scales(function, plan.dtype, scales), prog, throws=throws)
     dense = rhs.transpose((0, 2, 1)) if transpose_rhs and rhs.ndim == 3 else rhs
     wanted = rows_shape(plan, by_x=transpose_lhs)
     shape = plan.layer.numGroups, wanted.rows, plan.layer.batchSize
     check_shape(function, "the dense operand", dense, shape, plan.dtype)
     views = views_of(plan, lhs.metaInfo, lhs.nzValues, function)
     with graph.scope(name):
-        return DynamicProduct(graph, plan, views, dense, transpose_lhs, "product").emit(prog)
+        return DynamicProduct(graph, plan, views, dense, transpose_lhs, "product", scaling=scaling).emit(prog)
 
 
 def check_same(function: str, made: DynamicOptions, given: DynamicOptions) -> None:

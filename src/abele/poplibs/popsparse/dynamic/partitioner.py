@@ -19,13 +19,14 @@ import numpy.typing as npt
 
 from abele.arrays import Array, Int64
 from abele.errors import PatternMismatchError, SparseOverflowError, SparsePatternError, TypeMismatchError
-from abele.numerics import ElementType
+from abele.numerics import ElementType, to_host
 from abele.poplibs.popsparse.dynamic.buckets import PlacedBlocks, value_slots, write_meta
 from abele.poplibs.popsparse.dynamic.cache import DynamicPlanningCache, plan_of
 from abele.poplibs.popsparse.dynamic.params import SparseParams, SparsityParams
 from abele.poplibs.popsparse.dynamic.placement import place_pattern
 from abele.poplibs.popsparse.dynamic.plan import DynamicPlan
 from abele.poplibs.popsparse.dynamic.reading import read_meta
+from abele.poplibs.popsparse.float8 import device_values
 from abele.poplibs.popsparse.formats import COOMatrix, CSCMatrix, CSRMatrix, SparseMatrixBase
 from abele.poplibs.popsparse.target import Target
 from abele.poplibs.poputil.options import Options
@@ -78,17 +79,18 @@ class BucketPlacement:
 
         Raises:
             SparsePatternError: Another number of values.
+            TypeMismatchError: A finite value that the type does not hold.
         """
         given = np.asarray(values).reshape(-1)
         if given.size != self.slots.size:
             raise SparsePatternError(f"{given.size:,} values for patterns that hold {self.slots.size:,}")
         packed = np.zeros(self.plan.num_values, self.plan.dtype.np)
-        packed[self.slots] = given
+        packed[self.slots] = device_values("nzValues", given, self.plan.dtype)
         return packed
 
     def unpack(self, packed: npt.ArrayLike) -> Array:
         """Values of the patterns' order from ``nzValues`` or a gradient of that layout."""
-        return np.asarray(packed).reshape(-1)[self.slots]
+        return to_host(np.asarray(packed).reshape(-1)[self.slots], self.plan.dtype)
 
     @property
     def passes(self) -> int:
@@ -103,7 +105,7 @@ class DynamicPartitioner:
 
     Args:
         params: Parameters of the product or layer, as given where the tensor was made.
-        dataType: Type of the values on the device, ``half`` or ``float``.
+        dataType: Type of the values on the device: ``half``, ``float`` or an 8-bit float.
         target: The machine: a name, a system, Poplar's target, or a graph.
         options: Options, as given where the tensor was made.
         cache: Plans; shared with the calls that make tensors, if any.
@@ -189,7 +191,7 @@ class DynamicPartitioner:
                 f"meta-info and values are read from SparsityData, got {type(data).__name__}",
                 remedy="SparsityData(metaInfo, nzValues)",
             )
-        values = np.asarray(data.nzValues).reshape(-1)
+        values = to_host(np.asarray(data.nzValues).reshape(-1), plan.dtype)
         if values.size != plan.num_values:
             raise PatternMismatchError(f"{values.size:,} values, this plan's buckets hold {plan.num_values:,}")
         group, row, column, slot = read_meta(plan, data.metaInfo)

@@ -16,6 +16,7 @@ from abele.numerics import ElementType, f16
 from abele.poplibs.popsparse.dynamic.costs import WORKERS
 from abele.poplibs.popsparse.dynamic.options import DynamicOptions
 from abele.poplibs.popsparse.dynamic.params import DynamicFullyConnectedParams
+from abele.poplibs.popsparse.float8 import result_type
 
 NUM_OVERFLOW = 3
 """Numbers of the overflow info before its flags: passes along x and y, steps along z."""
@@ -27,7 +28,7 @@ class DynamicPlan:
 
     Attributes:
         layer: Sizes.
-        dtype: Type of values and dense operands.
+        dtype: Type of values and dense operands; dense ones of 8-bit floats may be of another format and scale.
         options: Options that it was made with.
         block: Rows and columns of a block on the device; blocks of the user may be cut smaller.
         parts: Parts of rows (x), columns (y) and dense columns (z).
@@ -57,8 +58,13 @@ class DynamicPlan:
 
     @property
     def is_half(self) -> bool:
-        """True for f16."""
-        return self.dtype == f16
+        """True for operands whose sums may be halves: f16, and 8-bit floats, whose sums always are."""
+        return is_half(self.dtype)
+
+    @property
+    def result(self) -> ElementType:
+        """Type of products."""
+        return result_type(self.dtype)
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -135,6 +141,11 @@ class DynamicPlan:
         return sum(cycles for of, _, cycles in self.cycles if of == name)
 
 
+def is_half(dtype: ElementType) -> bool:
+    """True for operands whose sums may be halves."""
+    return result_type(dtype) == f16
+
+
 def z_grain(dtype: ElementType) -> int:
     """Dense columns that vertices by elements take at once."""
     return 4 if dtype == f16 else 2
@@ -144,12 +155,18 @@ def device_block(block: tuple[int, int], dtype: ElementType) -> tuple[int, int]:
     """Block that the device works in: square ones are cut to the largest edge with a vertex that divides them."""
     if block[0] != block[1]:
         return block
-    edges = (16, 8, 4) if dtype == f16 else (8, 4)
+    edges = sorted(_edges(dtype), reverse=True)
     edge = next((e for e in edges if block[0] % e == 0), block[0])
     return edge, edge
 
 
 def fast_edge(block: tuple[int, int], dtype: ElementType) -> int:
     """Edge of a square block that the matrix units take, or 0."""
-    edges = (4, 8, 16) if dtype == f16 else (4, 8)
-    return block[0] if block[0] == block[1] and block[0] in edges else 0
+    return block[0] if block[0] == block[1] and block[0] in _edges(dtype) else 0
+
+
+def _edges(dtype: ElementType) -> tuple[int, ...]:
+    """Edges of square blocks that the matrix units take; a row of 8-bit floats fills a word of their input."""
+    if dtype.is_quarter:
+        return 8, 16
+    return (4, 8, 16) if dtype == f16 else (4, 8)

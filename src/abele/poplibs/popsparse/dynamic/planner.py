@@ -18,7 +18,8 @@ from abele.numerics import ElementType, f16, f32
 from abele.poplibs.popsparse.dynamic.candidates import GridCandidates
 from abele.poplibs.popsparse.dynamic.options import DynamicOptions
 from abele.poplibs.popsparse.dynamic.params import DynamicFullyConnectedParams
-from abele.poplibs.popsparse.dynamic.plan import DynamicPlan, device_block, z_grain
+from abele.poplibs.popsparse.dynamic.plan import DynamicPlan, device_block, fast_edge, z_grain
+from abele.poplibs.popsparse.float8 import check_chip
 
 
 class SparseMemoryWarning(UserWarning):
@@ -31,11 +32,11 @@ def find_plan(
     """The plan with the fewest estimated cycles over all passes.
 
     Raises:
-        TypeMismatchError: Elements neither f16 nor f32.
+        TypeMismatchError: Elements of another type than f16 and f32; 8-bit floats without a vertex.
         SparsePatternError: The batch is off the grain, or no grid has offsets of 16 bits.
         InvalidOptionError: No memory is allowed, or a grid is asked for that the chip does not have.
     """
-    _check(layer, dtype, options)
+    _check(layer, dtype, system, options)
     tiles = system.ipu.num_tiles // layer.numGroups
     if not tiles:
         raise SparsePatternError(
@@ -53,9 +54,11 @@ def find_plan(
     return _cheapest(within, system)
 
 
-def _check(layer: DynamicFullyConnectedParams, dtype: ElementType, options: DynamicOptions) -> None:
-    if dtype not in (f16, f32):
-        raise TypeMismatchError(f"dynamic sparse products are of f16 or f32, not {dtype}")
+def _check(layer: DynamicFullyConnectedParams, dtype: ElementType, system: System, options: DynamicOptions) -> None:
+    if dtype.is_quarter:
+        _check_quarters(layer, dtype, system, options)
+    elif dtype not in (f16, f32):
+        raise TypeMismatchError(f"dynamic sparse products are of f16, f32 or 8-bit floats, not {dtype}")
     if options.proportion <= 0:
         raise InvalidOptionError(
             "option 'availableMemoryProportion' of 0 leaves no plan of a dynamic sparse product",
@@ -66,6 +69,27 @@ def _check(layer: DynamicFullyConnectedParams, dtype: ElementType, options: Dyna
         raise SparsePatternError(
             f"{layer.batchSize:,} dense columns (batch) are no multiple of {grain}, the grain of {dtype} by elements",
             remedy=f"pad to {-(-layer.batchSize // grain) * grain:,} columns",
+        )
+
+
+def _check_quarters(
+    layer: DynamicFullyConnectedParams, dtype: ElementType, system: System, options: DynamicOptions
+) -> None:
+    """Refuse 8-bit floats where there is nothing that multiplies them."""
+    check_chip("a dynamic sparse product", dtype, system)
+    high, wide = layer.sparsity.blockDimensions
+    if not fast_edge(device_block((high, wide), dtype), dtype):
+        raise TypeMismatchError(
+            f"dynamic sparse products of {dtype} in blocks of {high} x {wide} have no vertex",
+            because="the matrix units take 8 values of a row at a time, and vector units take no 8-bit floats",
+            remedy="square blocks of a multiple of 8 · values and dense operand of half",
+        )
+    if options.grad_a or options.grad_w:
+        option = "doGradAPass" if options.grad_a else "doGradWPass"
+        raise TypeMismatchError(
+            f"dynamic sparse products of {dtype} have no gradients, {option!r} is set",
+            because="blocks of 8-bit floats are not transposed on tiles, and gradients of values are wider than values",
+            remedy=f"{option!r} false · values of half",
         )
 
 

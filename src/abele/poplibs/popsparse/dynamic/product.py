@@ -6,7 +6,7 @@ Transposed it is the other way round, on the same buckets.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,11 @@ from abele.arrays import Int64
 from abele.graph import Execute, Graph, Tensor
 from abele.graph.program import Sequence
 from abele.graph.regions import rows
-from abele.numerics import f16, f32
+from abele.numerics import ElementType, f16, f32
+from abele.poplibs.poplin.contraction.host_kernel import UNSCALED, Scaling
 from abele.poplibs.popsparse.dynamic import costs
 from abele.poplibs.popsparse.dynamic.buckets import grad_a_header
-from abele.poplibs.popsparse.dynamic.codelets import Walked, product_codelet, reduce_codelet
+from abele.poplibs.popsparse.dynamic.codelets import product_codelet, reduce_codelet
 from abele.poplibs.popsparse.dynamic.host_form import host_product_steps
 from abele.poplibs.popsparse.dynamic.noted import note_operand
 from abele.poplibs.popsparse.dynamic.plan import DynamicPlan
@@ -37,7 +38,9 @@ from abele.poplibs.popsparse.dynamic.tensors import (
     zones,
 )
 from abele.poplibs.popsparse.dynamic.transport import Transport
+from abele.poplibs.popsparse.dynamic.walk import Walked
 from abele.poplibs.popsparse.dynamic.work import full_work, pass_cycles
+from abele.poplibs.popsparse.float8 import scaled_for_host
 from abele.poplibs.poputil.host_body import note_host
 
 
@@ -52,6 +55,7 @@ class DynamicProduct:
         dense: X [groups, rows, columns].
         transposed: True for Sᵀ·X.
         name: Name of the steps.
+        scaling: Factor of the products.
     """
 
     graph: Graph
@@ -60,11 +64,17 @@ class DynamicProduct:
     dense: Tensor
     transposed: bool
     name: str
+    scaling: Scaling = UNSCALED
 
     @property
     def partials(self) -> Any:
         """Type of partial sums."""
-        return self.plan.options.partials if self.plan.dtype == f16 else f32
+        return self.plan.options.partials if self.plan.is_half else f32
+
+    @property
+    def made(self) -> ElementType:
+        """Type of the product."""
+        return self.plan.result
 
     @property
     def of_dense(self) -> SliceShape:
@@ -98,7 +108,7 @@ class DynamicProduct:
         call = graph.library_call(
             prog,
             "popsparse.dynamic.distribute",
-            inputs=(self.lists.flatten(), self.sparse.values.flatten(), self.dense),
+            inputs=(self.lists.flatten(), self.sparse.values.flatten(), self.dense, *self.scaling.tensors),
             outputs=(partials, dense),
             flops=flops_of(plan),
             debug_name="distribute",
@@ -175,6 +185,7 @@ class DynamicProduct:
                     cell=(tiles % plan.group_tiles // plan.parts[2] + 1),
                     columns=column_zone.each,
                     stride=plan.columns,
+                    **self.scaling.fields(len(tiles)),
                 )
         body.add(Execute(step))
 
@@ -190,9 +201,17 @@ class DynamicProduct:
 
     def _codelet(self, *, clears: bool) -> type:
         plan, by_columns = self.plan, self.transposed and self.sparse.columns is not None
-        header, slots = (grad_a_header(plan), plan.grad_a_slots) if by_columns else (plan.header, plan.meta_slots)
-        how = Walked(plan.dtype, self.partials, plan.block, header, slots, plan.nz_slots)
-        return product_codelet(how, transposed=self.transposed, by_columns=by_columns, clears=clears)
+        how = Walked.of(plan, self.partials)
+        if by_columns:
+            how = replace(how, header=grad_a_header(plan), meta_slots=plan.grad_a_slots)
+        return product_codelet(
+            how,
+            transposed=self.transposed,
+            by_columns=by_columns,
+            clears=clears,
+            taken=self.dense.dtype,
+            scaled=self.scaling.kind,
+        )
 
     def _reduce(self, prog: Sequence, partials: Tensor, chunk: int) -> Tensor:
         """The sum over the tiles of one part of the result, a chunk of it on each."""
@@ -203,14 +222,20 @@ class DynamicProduct:
         # Tiles and partials as [group, part of the result, z, part of the sum].
         order = (0, 2, 3, 1) if self.transposed else (0, 1, 3, 2)
         tiles = tile_numbers(plan).transpose(order).reshape((-1, summed))
-        made = graph.variable(plan.dtype, (tiles.size, chunk), name=f"{self.name}/product")
+        made = graph.variable(self.made, (tiles.size, chunk), name=f"{self.name}/product")
         graph.map_rows(made, tiles.reshape(-1).tolist())
         slices = made.reshape((groups, shape.parts, pz, summed * chunk))[:, :, :, :size]
         result = joined(plan, slices, shape)
         call = graph.library_call(
             prog,
             "popsparse.dynamic.reduce",
-            inputs=(partials, self.sparse.meta.flatten(), self.sparse.values.flatten(), self.dense),
+            inputs=(
+                partials,
+                self.sparse.meta.flatten(),
+                self.sparse.values.flatten(),
+                self.dense,
+                *self.scaling.tensors,
+            ),
             outputs=(result,),
             debug_name="reduce",
         )
@@ -222,9 +247,9 @@ class DynamicProduct:
             if summed > 1:
                 cycles = int(costs.reduce_cycles(chunk, summed, self.partials == f16))
             else:
-                cycles = int(costs.cast_cycles(chunk, self.partials.bytes, plan.dtype.bytes))
+                cycles = int(costs.cast_cycles(chunk, self.partials.bytes, self.made.bytes))
             step.vertices(
-                reduce_codelet(self.partials, plan.dtype),
+                reduce_codelet(self.partials, self.made),
                 tile=tiles.reshape(-1),
                 cycles=np.full(tiles.size, -(-cycles // costs.WORKERS)),
                 parts=_picked(parts, of.reshape((tiles.size, summed))),
@@ -236,10 +261,9 @@ class DynamicProduct:
 
     def _note_host(self, prog: Sequence, result: Tensor) -> None:
         turned = self.transposed
-        steps = host_product_steps(
-            self.graph, self.plan, self.sparse, self.dense, result, transposed=turned, name=self.name
-        )
-        note_host(prog, steps)
+        dense, first = scaled_for_host(self.graph, self.dense, self.scaling, self.name)
+        steps = host_product_steps(self.graph, self.plan, self.sparse, dense, result, transposed=turned, name=self.name)
+        note_host(prog, Sequence(first, steps) if self.scaling.kind else steps)
 
 
 def _picked(parts: Tensor, which: Int64) -> Any:

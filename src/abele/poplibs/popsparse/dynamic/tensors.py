@@ -273,12 +273,13 @@ def shape_text(shape: Any) -> str:
 
 
 def check_shape(function: str, what: str, tensor: Tensor, shape: tuple[int, ...], dtype: ElementType) -> None:
-    """Raise unless an operand has the shape and type of the plan.
+    """Raise unless an operand has the shape and type of the plan; 8-bit floats may differ in format and scale.
 
     Raises:
         PatternMismatchError: It has not.
     """
-    if tensor.shape != shape or tensor.dtype != dtype:
+    alike = tensor.dtype == dtype or (tensor.dtype.is_quarter and dtype.is_quarter)
+    if tensor.shape != shape or not alike:
         raise PatternMismatchError(
             f"{function}: {what} is {shape_text(tensor.shape)} of {tensor.dtype}, "
             f"the parameters ask for {shape_text(shape)} of {dtype}"

@@ -48,6 +48,8 @@ def vertex_cycles(of: Costed, name: str, work: VertexWork) -> Float64:
     if name == "gradW":
         plain = costs.block_grad_w_cycles(work, edge, half, half_partials)
         return np.where(of.amp_grad_w, costs.amp_grad_w_cycles(work, edge, half, half_partials), plain)
+    if of.dtype.is_quarter:
+        return costs.quarter_forward_cycles(work, edge)
     cycles = costs.block_forward_cycles(work, edge, half, half_partials)
     if name == "gradA":
         blocks = np.asarray(work.rows) * np.asarray(work.values) * np.asarray(work.relevant)

@@ -6,10 +6,11 @@ from math import gcd
 
 from abele.errors import InvalidOptionError
 from abele.graph import Graph
-from abele.numerics import f32
+from abele.numerics import f16, f32
 from abele.poplibs.popsparse.experimental.params import BlockProductOptions, BSMatMulParams
 from abele.poplibs.popsparse.experimental.plan import plan_blocks, product_cycles
 from abele.poplibs.popsparse.explanation import SparseExplanation, SparseProblem
+from abele.poplibs.popsparse.float8 import result_type
 from abele.poplibs.poputil.options import Options
 from abele.sparsity import random_pattern
 
@@ -25,6 +26,7 @@ def explain_block(graph: Graph, problem: SparseProblem, *, options: Options = No
     Raises:
         InvalidOptionError: An option or value that there is not, or blocks of one element.
         SparsePatternError: Sizes that are no multiples of the blocks.
+        TypeMismatchError: A type or chip without such products.
     """
     side = problem.block
     if side < 2:
@@ -38,8 +40,8 @@ def explain_block(graph: Graph, problem: SparseProblem, *, options: Options = No
         rhsSparsity=pattern,
         rhsNeedTranspose=True,
         inDataType=problem.dtype,
-        outDataType=problem.dtype,
-        partialDataType=f32,
+        outDataType=result_type(problem.dtype),
+        partialDataType=f16 if problem.dtype.is_quarter else f32,
     )
     plan = plan_blocks(params, BlockProductOptions.read("popsparse.experimental", options, 1), graph.system)
     terms = product_cycles(plan, graph.system)

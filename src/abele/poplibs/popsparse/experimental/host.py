@@ -12,16 +12,26 @@ import numpy as np
 from abele.arrays import Int64
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
+from abele.poplibs.poplin.contraction.host_kernel import UNSCALED, Scaling
 from abele.poplibs.popsparse.experimental.operands import right_view
 from abele.poplibs.popsparse.experimental.params import BSMatMulParams, SubBlockMask
 from abele.poplibs.popsparse.experimental.triangles import emit_triangle
+from abele.poplibs.popsparse.float8 import scaled_for_host
 from abele.poplibs.popsparse.host import host_product, host_sampled_product
 from abele.poplibs.popsparse.host.dense import is_near
 from abele.sparsity import Pattern, split_stack
 
 
 def host_block_product(
-    graph: Graph, params: BSMatMulParams, lhs: Tensor, rhs: Tensor, storage: Tensor, out: Tensor, *, name: str
+    graph: Graph,
+    params: BSMatMulParams,
+    lhs: Tensor,
+    rhs: Tensor,
+    storage: Tensor,
+    out: Tensor,
+    *,
+    name: str,
+    scaling: Scaling = UNSCALED,
 ) -> Sequence:
     """Steps of a host that fill a result.
 
@@ -33,14 +43,17 @@ def host_block_product(
         storage: The result's variable.
         out: The result as callers see it.
         name: Name of the steps.
+        scaling: Factor of the products.
     """
     groups, (m, k, n), pattern = params.numGroups, params.dim, params.pattern
-    left = lhs.reshape((groups, m, k))
     if not pattern.num_blocks:
         return Sequence()
+    scaled, first = scaled_for_host(graph, lhs, scaling, name)
+    left = scaled.reshape((groups, m, k))
     if params.isResultSparse:
         right = right_view(params, rhs).reshape((groups, n, k))
-        steps = host_sampled_product(graph, list(split_stack(pattern, groups)), left, right, out, name=name)
+        patterns = list(split_stack(pattern, groups))
+        steps = Sequence(first, host_sampled_product(graph, patterns, left, right, out, name=name))
         if params.subBlockMask is not SubBlockMask.NONE:
             emit_triangle(graph, steps, pattern, groups, params.subBlockMask, storage)
         return steps
@@ -53,7 +66,8 @@ def host_block_product(
         patterns, order = _turned(patterns)
         values, transposed = turned, not transposed
     dense = left.transpose((0, 2, 1))
-    return host_product(graph, patterns, values, dense, made, name=name, order=order, transposed=transposed)
+    made_by = host_product(graph, patterns, values, dense, made, name=name, order=order, transposed=transposed)
+    return Sequence(first, made_by)
 
 
 def _turned(patterns: list[Pattern]) -> tuple[list[Pattern], Int64]:

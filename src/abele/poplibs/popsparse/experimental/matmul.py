@@ -7,6 +7,7 @@ import numpy as np
 from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Graph, SparseNote, Tensor
 from abele.graph.program import Steps
+from abele.poplibs.poplin.operations.float8 import Scales, given_scales, scaling_of
 from abele.poplibs.popsparse.experimental.host import host_block_product
 from abele.poplibs.popsparse.experimental.operands import new_left, new_result, new_right
 from abele.poplibs.popsparse.experimental.params import BlockProductOptions, BSMatMulParams, SubBlockMask
@@ -58,6 +59,8 @@ def bs_mat_mul(
     prog: Steps,
     *,
     options: Options = None,
+    scales: Scales = None,
+    throws: bool = True,
     name: str = "bs_mat_mul",
 ) -> Tensor:
     """The product of each group's ``lhs`` and ``rhs``.
@@ -71,6 +74,8 @@ def bs_mat_mul(
         options: ``numberOfPass`` (1): parts of the result, made one after the other with less temporary memory; 1 with
             several groups. ``memoryCycleRatio`` (0.2): weight of memory beside cycles. ``partitionMethod`` (strip):
             ``strip``, ``stripv0``, ``block``, ``block-naive`` or ``block-group2``.
+        scales: Of 8-bit floats: further scales of ``lhs`` and ``rhs``, as in :func:`~abele.poplibs.poplin.matmul`.
+        throws: False for scales of tensors that are out of range to be the nearest that are not.
         name: Name of the call.
 
     Returns:
@@ -79,7 +84,8 @@ def bs_mat_mul(
 
     Raises:
         TensorError: An operand of another shape, or nothing is held.
-        TypeMismatchError: An operand of another type.
+        TypeMismatchError: An operand of another type; 8-bit floats on a chip that does not multiply them; scales of
+            other operands.
         InvalidOptionError: An option or value that there is not, or several passes of several groups.
     """
     read = BlockProductOptions.read(name, options, params.numGroups)
@@ -88,19 +94,25 @@ def bs_mat_mul(
             raise TensorError(
                 f"{name}: {label} is {list(shape)}, got {tensor!r}", because=f"params hold {params.pattern}"
             )
-        if tensor.dtype != params.inDataType:
+        if tensor.dtype != params.inDataType and not (tensor.dtype.is_quarter and params.inDataType.is_quarter):
             raise TypeMismatchError(f"{name}: {label} is {params.inDataType} by its params, got {tensor!r}")
     plan = plan_blocks(params, read, graph.system)
+    scaling = scaling_of(graph, name, given_scales(name, params.inDataType, scales), prog, throws=throws)
     storage, out = new_result(graph, params, f"{name}/out")
     call = graph.library_call(
-        prog, "popsparse.bs_mat_mul", inputs=(lhs, rhs), outputs=(storage,), flops=params.flops, debug_name=name
+        prog,
+        "popsparse.bs_mat_mul",
+        inputs=(lhs, rhs, *scaling.tensors),
+        outputs=(storage,),
+        flops=params.flops,
+        debug_name=name,
     )
     with call as body:
-        emit_product(graph, body, plan, lhs, rhs, storage)
+        emit_product(graph, body, plan, lhs, rhs, storage, scaling=scaling)
         if params.subBlockMask is not SubBlockMask.NONE:
             emit_triangle(graph, body, params.pattern, params.numGroups, params.subBlockMask, storage)
     _note(graph, plan, out if params.isResultSparse else rhs)
-    note_host(prog, host_block_product(graph, params, lhs, rhs, storage, out, name=name))
+    note_host(prog, host_block_product(graph, params, lhs, rhs, storage, out, name=name, scaling=scaling))
     return out
 
 

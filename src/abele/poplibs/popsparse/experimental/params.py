@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from abele.errors import InvalidOptionError, SparsePatternError, TensorError, TypeMismatchError, nearest
 from abele.numerics import ElementType, as_element_type, f16, f32
+from abele.poplibs.poplin.options import resolve_types
 from abele.poplibs.poputil.options import Options, choice, integer, number, read_options
 from abele.sparsity import Pattern, whole_sizes
 from abele.words import counted
@@ -151,15 +152,16 @@ class BSMatMulParams:
         pattern: Held blocks of the sparse matrix as it is stored, of all groups.
         isResultSparse: True if the result is held in blocks, False if the right operand is.
         rhsNeedTranspose: True if the right operand is stored as [n, k], with blocks to match.
-        inDataType: Type of the operands.
-        outDataType: Type of the result.
-        partialDataType: Type of partial sums.
+        inDataType: Type of the operands. An 8-bit float stands for any format and scale.
+        outDataType: Type of the result; f16 of 8-bit floats.
+        partialDataType: Type of partial sums; f16 of 8-bit floats, with a warning where it was another.
         subBlockMask: Elements of held blocks of the result that are zero.
         numGroups: Products that are stacked along rows.
 
     Raises:
         SparsePatternError: Extents that are no multiples of the blocks, or a mask of another size.
-        TypeMismatchError: Types that the matrix units do not take, f32 operands with f16 partial sums among them.
+        TypeMismatchError: Types that the matrix units do not take, f32 operands with f16 partial sums among them; 8-bit
+            floats in blocks whose inner side is no multiple of 8.
         TensorError: Three extents are not given, or no group.
     """
 
@@ -265,14 +267,36 @@ def _named(rest: Sequence[Any], named: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
+_QUARTER_INNER = 8
+"""Factor of the inner side of blocks of 8-bit floats: a word of the matrix units' input. Source: machine.md §1.3."""
+
+
 def _check_types(params: BSMatMulParams) -> None:
     kinds = {n: getattr(params, n) for n in ("inDataType", "outDataType", "partialDataType")}
+    if params.inDataType.is_quarter:
+        _check_quarters(params)
+        return
     for name, dtype in kinds.items():
         if dtype not in (f16, f32):
-            raise TypeMismatchError(f"BSMatMulParams: {name} is f16 or f32, got {dtype}")
+            what = "f16, f32 or an 8-bit float" if name == "inDataType" else "f16 or f32"
+            raise TypeMismatchError(f"BSMatMulParams: {name} is {what}, got {dtype}")
     if params.inDataType == f32 and params.partialDataType == f16:
         raise TypeMismatchError(
             "BSMatMulParams: f32 operands with f16 partial sums",
             because="the matrix units sum products of f32 in f32 alone",
             remedy="partialDataType float, or operands of half",
+        )
+
+
+def _check_quarters(params: BSMatMulParams) -> None:
+    """Refuse types and blocks that 8-bit floats do not have; partial sums become f16, as in poplin."""
+    types = resolve_types(
+        "BSMatMulParams", {"inDataType": params.inDataType}, params.outDataType, params.partialDataType
+    )
+    object.__setattr__(params, "partialDataType", types.partials)
+    if params.blockSize[1] % _QUARTER_INNER:
+        raise TypeMismatchError(
+            f"BSMatMulParams: blocks of {params.blockSize[1]} along k are of {params.inDataType}",
+            because=f"the matrix units take {_QUARTER_INNER} 8-bit floats of a sum at a time",
+            remedy=f"a multiple of {_QUARTER_INNER}, or operands of half",
         )

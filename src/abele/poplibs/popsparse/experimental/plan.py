@@ -29,6 +29,7 @@ from abele.poplibs.poplin.vertices.work import Work
 from abele.poplibs.popsparse.experimental.params import BlockProductOptions, BSMatMulParams
 from abele.poplibs.popsparse.experimental.partition import Tiles, partition
 from abele.poplibs.popsparse.experimental.units import BlockUnits
+from abele.poplibs.popsparse.float8 import check_chip
 
 _MOST_UNITS_PER_TILE = 64
 """Units per tile above which no further parts are tried. Chosen."""
@@ -141,7 +142,11 @@ def plan_blocks(params: BSMatMulParams, options: BlockProductOptions, system: Sy
     """The plan of a product on one IPU of ``system``, or on all its tiles if it is one.
 
     Calls of equal parameters share it.
+
+    Raises:
+        TypeMismatchError: 8-bit floats on a chip that does not multiply them.
     """
+    check_chip("a product of blocks", params.inDataType, system)
     target = target_of(system)
     method = _method(params, target)
     found = [_planned(params, options, method, target, parts) for parts in _parts(params, target)]

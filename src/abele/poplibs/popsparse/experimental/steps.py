@@ -15,6 +15,7 @@ import numpy.typing as npt
 from abele.arrays import Int64
 from abele.graph import Execute, Graph, Regions, Tensor
 from abele.graph.program import Steps
+from abele.poplibs.poplin.contraction.host_kernel import UNSCALED, Scaling
 from abele.poplibs.poplin.lowering.contraction_steps import OutputPartials
 from abele.poplibs.poplin.lowering.grid import PIECE_BYTES, cut_regions
 from abele.poplibs.poplin.vertices import geometry_fields as at
@@ -29,7 +30,16 @@ from abele.poplibs.popsparse.experimental.units import BlockUnits
 from abele.poplibs.poputil.regions import count_up, split_evenly
 
 
-def emit_product(graph: Graph, body: Steps, plan: BlockPlan, lhs: Tensor, rhs: Tensor, storage: Tensor) -> None:
+def emit_product(
+    graph: Graph,
+    body: Steps,
+    plan: BlockPlan,
+    lhs: Tensor,
+    rhs: Tensor,
+    storage: Tensor,
+    *,
+    scaling: Scaling = UNSCALED,
+) -> None:
     """Append the supersteps that fill a result.
 
     Args:
@@ -39,16 +49,25 @@ def emit_product(graph: Graph, body: Steps, plan: BlockPlan, lhs: Tensor, rhs: T
         lhs: Left operand [groups · m, k].
         rhs: Right operand, sparse or dense.
         storage: The result as it is stored, not mapped yet.
+        scaling: Factor of the products.
     """
     for one in plan.passes:
         if one.units.num:
-            _emit_pass(graph, body, plan, one, lhs=lhs, rhs=rhs, storage=storage)
+            _emit_pass(graph, body, plan, one, lhs=lhs, rhs=rhs, storage=storage, scaling=scaling)
     if not plan.params.isResultSparse:
         _fill_empty(graph, body, plan, storage)
 
 
 def _emit_pass(
-    graph: Graph, body: Steps, plan: BlockPlan, one: ProductPass, lhs: Tensor, rhs: Tensor, storage: Tensor
+    graph: Graph,
+    body: Steps,
+    plan: BlockPlan,
+    one: ProductPass,
+    lhs: Tensor,
+    rhs: Tensor,
+    *,
+    storage: Tensor,
+    scaling: Scaling,
 ) -> None:
     x = left_regions(graph, body, one.units, lhs)
     w = right_regions(graph, body, one.units, rhs)
@@ -65,7 +84,7 @@ def _emit_pass(
     body.add(Execute(compute_set))
     written = whole.take(index[alone])
     graph.map_regions(written, tile[alone])
-    _emit_vertices(compute_set, plan, one, x, w, _WrittenPieces(alone, written))
+    _emit_vertices(compute_set, plan, one, x, w, _WrittenPieces(alone, written), scaling=scaling)
     if alone.all():
         return
     # Parts of one output follow each other, in the order of their vertices.
@@ -75,7 +94,7 @@ def _emit_pass(
     regions = made.regions()
     graph.map_regions(regions, tile[parts])
     place = np.argsort(parts)
-    _emit_vertices(compute_set, plan, one, x, w, _WrittenPieces(~alone, regions.take(place)))
+    _emit_vertices(compute_set, plan, one, x, w, _WrittenPieces(~alone, regions.take(place)), scaling=scaling)
     kept = np.unique(index[parts])
     _emit_sums(graph, body, params, regions, depth=depth[kept], out=whole.take(kept), tile=tile[parts])
 
@@ -94,6 +113,8 @@ def _emit_vertices(
     x: tuple[Regions, Int64],
     w: tuple[Regions, Int64],
     pieces: _WrittenPieces,
+    *,
+    scaling: Scaling,
 ) -> None:
     """Add the vertices that write ``pieces``: those of a vertex are all chosen, or none is."""
     vertices, params = one.vertices, plan.params
@@ -115,13 +136,14 @@ def _emit_vertices(
         written = pieces.regions
     work = one.work.at(own)
     compute_set.vertices(
-        pointwise_partial(plan.method, params.inDataType, params.inDataType, params.partialDataType),
+        pointwise_partial(plan.method, x[0].tensor.dtype, w[0].tensor.dtype, params.partialDataType, scaling.kind),
         tile=vertices.tile[own],
         x=read,
         w=weights,
         out=written,
         geometry=_geometry(params, work.positions, work.in_channels),
         **{name: getattr(work, name) for name in _WORK_FIELDS},
+        **scaling.fields(len(own)),
     )
 
 

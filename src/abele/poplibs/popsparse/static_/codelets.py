@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Literal
 
 from abele.codelet import Input, MultiVertex, Output, SupervisorVertex, Vector, Vertex, codelet
 from abele.numerics import ElementType, f32, i64, u16, u32
@@ -13,8 +14,10 @@ from abele.poplibs.popsparse.static_ import costs
 
 
 @cache
-def partials_codelet(dtype: ElementType, side: int) -> type:
-    """Product of a tile's blocks with the dense rows that it took.
+def partials_codelet(
+    held: ElementType, taken: ElementType, result: ElementType, side: int, scaled: Literal["", "number", "tensor"] = ""
+) -> type:
+    """Product of a tile's blocks, of type ``held``, with the dense rows that it took, times ``factor`` if ``scaled``.
 
     ``counts`` has the blocks of each of its block rows, ``places`` the dense block row of each block. Its cycles depend
     on how its rows fall to workers, so they are given with the vertices.
@@ -22,28 +25,34 @@ def partials_codelet(dtype: ElementType, side: int) -> type:
 
     @codelet(name="SparseDensePartials" if side == 1 else "BlockSparseDensePartials")
     class SparseDensePartials(SupervisorVertex):
-        values: Input[Vector[dtype]]
-        dense: Input[Vector[dtype]]
-        out: Output[Vector[dtype]]
+        values: Input[Vector[held]]
+        dense: Input[Vector[taken]]
+        out: Output[Vector[result]]
         counts: Vector[u16]
         places: Vector[u16]
         width: u32
+        if scaled == "number":
+            factor: f32
+        elif scaled == "tensor":
+            factor: Input[f32]
 
         def compute(self):
             width = i64(self.width)
             first = i64(0)
             for r in range(len(self.counts)):
-                held = i64(self.counts[r])
+                count = i64(self.counts[r])
                 for y in range(side):
                     for j in range(width):
                         total = f32(0.0)
-                        for e in range(held):
+                        for e in range(count):
                             value = ((first + e) * side + y) * side
                             row = i64(self.places[first + e]) * side
                             for x in range(side):
                                 total += f32(self.values[value + x]) * f32(self.dense[(row + x) * width + j])
-                        self.out[(r * side + y) * width + j] = dtype(total)
-                first += held
+                        if scaled != "":
+                            total *= self.factor
+                        self.out[(r * side + y) * width + j] = result(total)
+                first += count
 
         @staticmethod
         def cycles(v, ipu):
@@ -92,3 +101,23 @@ def zero_codelet(dtype: ElementType) -> type:
             return costs.zero_cycles(v.out * dtype.bytes)
 
     return SparseZero
+
+
+@cache
+def order_codelet(dtype: ElementType) -> type:
+    """Vertex that puts arrived pieces of the result in order."""
+
+    @codelet
+    class SparseOrder(MultiVertex):
+        x: Input[Vector[dtype]]
+        out: Output[Vector[dtype]]
+
+        def compute(self, worker_id):
+            for i in range(worker_id, len(self.out), self.num_workers):
+                self.out[i] = self.x[i]
+
+        @staticmethod
+        def cycles(v, ipu):
+            return costs.order_cycles(v.out * dtype.bytes)
+
+    return SparseOrder

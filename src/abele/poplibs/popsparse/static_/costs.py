@@ -13,11 +13,20 @@ import numpy.typing as npt
 
 from abele.arrays import Int64
 from abele.numerics import ElementType
+from abele.poplibs.popsparse.float8 import result_type
 
 WORKERS = 6
 """Worker contexts of a tile. Source: machine.md §1.2."""
-GRAIN = {16: 4, 32: 2}
-"""Dense columns that one instruction works on, by bits of an element."""
+GRAIN = {8: 8, 16: 4, 32: 2}
+"""Dense columns that one instruction works on, by bits of an element: a word of 64 bits."""
+AT_ONCE = {8: 2, 16: 1, 32: 1}
+"""Blocks of a row that are multiplied together, by bits of an element.
+
+Two blocks of 8-bit floats fill the weights' registers and the words of the input that one block of halves fills, and
+leave as many sums, so the loop that PopLibs has for one block of halves takes two of them in its time. Pairs of 16 x 16
+are 128 multiply-accumulates a cycle, as many as the units do. PopLibs has no such vertex. Source: low_precision.md §1.3
+D.
+"""
 Numbers = npt.NDArray[Any]
 
 
@@ -92,15 +101,24 @@ def _block_slots(dtype: ElementType, block: int, columns: Int64) -> Int64:
     return np.where(columns == 1, 58, 2 * (37 + 8 * (columns - 1)))
 
 
-def block_cycles(dtype: ElementType, block: int, rows: Any, blocks: Any, columns: Any) -> Int64:
-    """Tile cycles of ``rows`` block rows that hold ``blocks`` blocks together, times ``columns`` dense columns.
+def block_cycles(dtype: ElementType, block: int, rows: Any, loads: Any, columns: Any) -> Int64:
+    """Tile cycles of ``rows`` block rows times ``columns`` dense columns.
 
     Workers share the dense columns. Blocks of f32 of 8 and 16 add to partials, which are set to zero before.
+
+    Args:
+        dtype: Type of the operands.
+        block: Side of a block.
+        rows: Block rows.
+        loads: Loads of weights in all of them, of :data:`AT_ONCE` blocks each.
+        columns: Dense columns.
     """
-    start, per_row = _BLOCK_STARTS[dtype.bits, block]
+    kind = result_type(dtype)
+    start, per_row = _BLOCK_STARTS[kind.bits, block]
     own = ceil_div(columns, WORKERS)
-    each = 16 + block * block * dtype.bytes // 8 + WORKERS * _block_slots(dtype, block, own)
-    cycles = 30 + start * WORKERS + rows * (per_row * WORKERS + 17) + blocks * each
+    loaded = AT_ONCE[dtype.bits] * block * block * dtype.bytes // 8
+    each = 16 + loaded + WORKERS * _block_slots(kind, block, own)
+    cycles = 30 + start * WORKERS + rows * (per_row * WORKERS + 17) + loads * each
     if dtype.bits == 32 and block >= 8:
         cycles = cycles + zero_cycles(rows * block * columns * dtype.bytes)
     return np.asarray(cycles, np.int64)
@@ -115,3 +133,13 @@ def reduce_slots(dtype: ElementType, elements: Any, partials: Any) -> Int64:
     """Worker slots of summing ``partials`` of each of ``elements`` elements."""
     at_once, start = (8, 8) if dtype.bits == 16 else (4, 5)
     return np.asarray(16 + ceil_div(elements, at_once) * (start + 6 + partials - 1), np.int64)
+
+
+def order_cycles(size_bytes: Any) -> Int64:
+    """Tile cycles of putting bytes of the result in order, once they have arrived.
+
+    PopLibs plans a cycle for each (popsparse.md §6): between copies on a tile of pieces of two words and of one
+    (machine.md §2.6). Its terms of exchanges are bytes over the exchange's rate; this one is not, so that the exchange
+    comes on top.
+    """
+    return np.asarray(size_bytes, np.int64)

@@ -1,13 +1,10 @@
 """Cut of a pattern over the tiles of one part of the dense columns: which values each tile has, and what they need.
 
 Block columns are ranked, those with few blocks last, and cut into bands of about as many blocks each. Tiles of a band
-take equal numbers of block rows, as PopLibs' estimate has it, so random patterns give some of them more blocks than
-others; what that costs is counted. A pattern that is more uneven than a random one is cut into equal numbers of blocks
-instead, also in the middle of a row, whose sums then come from two tiles. With a single band, shares end with rows, and
-nothing is summed between tiles.
+take equal numbers of blocks, also from the middle of a row, whose sums then come from two tiles. With a single band,
+shares end with rows, and nothing is summed between tiles.
 
-Example: 1,000 blocks of 50 rows, 2 bands and 10 tiles. Each band has 5 tiles, each tile 10 rows of it, with 85 to 115
-blocks.
+Example: 1,000 blocks of 50 rows, 2 bands and 10 tiles. Each band has 5 tiles, each tile 100 blocks of 10 rows or so.
 """
 
 from __future__ import annotations
@@ -17,14 +14,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from abele.arrays import Array, Bool, Float64, Int64
+from abele.arrays import Array, Bool, Int64
 from abele.sparsity import Pattern
 
 WHOLE_BAND_PROPORTION = 0.95
 """Mean share of a band's columns from which on tiles take the whole band, in one piece. Chosen."""
-
-MOST_DEVIATIONS, FEW_BLOCKS = 6, 4
-"""Standard deviations and blocks above the mean that a tile may have before blocks are dealt out evenly. Chosen."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +60,7 @@ class Cut:
 
 
 @lru_cache(maxsize=1)
-def cut_pattern(pattern: Pattern, bands: int, tiles: int, *, preprocesses: bool = True) -> Cut:
+def cut_pattern(pattern: Pattern, bands: int, tiles: int, *, preprocesses: bool = True, whole_rows: bool = True) -> Cut:
     """Blocks of each of ``tiles`` tiles. The last is kept: both operands and the partitioner ask for the same.
 
     Args:
@@ -158,9 +152,6 @@ def _shares(band: Int64, rows: Int64, tiles: int) -> Int64:
     count = np.bincount(band)
     of_band = _dealt(count, tiles)
     tile_start = np.cumsum(of_band) - of_band
-    share = tile_start[band] + rows * of_band[band] // (int(rows.max(initial=-1)) + 1)
-    if _is_even(np.bincount(share, minlength=tiles), np.repeat(count / of_band, of_band)):
-        return share
     if len(count) > 1:
         position = np.arange(len(band)) - (np.cumsum(count) - count)[band]
         return tile_start[band] + position * of_band[band] // count[band]
@@ -168,12 +159,6 @@ def _shares(band: Int64, rows: Int64, tiles: int) -> Int64:
     first = np.flatnonzero(_changes(rows))
     sizes = np.diff(np.append(first, len(rows)))
     return np.repeat((2 * first + sizes) * tiles // (2 * max(len(rows), 1)), sizes)
-
-
-def _is_even(blocks: Int64, mean: Float64) -> bool:
-    """True if no tile has more than evenly drawn blocks would give it: six deviations, and a few blocks."""
-    most = mean + MOST_DEVIATIONS * np.sqrt(mean) + FEW_BLOCKS
-    return bool((blocks[: len(mean)] <= most).all())
 
 
 def _dealt(count: Int64, tiles: int) -> Int64:

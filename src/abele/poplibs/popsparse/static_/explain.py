@@ -10,7 +10,7 @@ import numpy as np
 from abele.arrays import Bool
 from abele.graph import Graph
 from abele.machine import System
-from abele.numerics import ElementType
+from abele.numerics import ElementType, f8_143
 from abele.poplibs.popsparse.explanation import SparseExplanation, SparseProblem
 from abele.poplibs.popsparse.static_.params import StaticOptions, checked_block, checked_type
 from abele.poplibs.popsparse.static_.plan import StaticPlan, StaticShape, find_plan
@@ -40,9 +40,11 @@ class StaticPlanningCache(PlanningCache):
         Raises:
             OutOfMemoryError: No plan fits.
         """
-        key = (graph.system, dtype, dense, pattern.digest, options)
+        # 8-bit floats of any format and scale are planned alike.
+        kind = f8_143 if dtype.is_quarter else dtype
+        key = (graph.system, kind, dense, pattern.digest, options)
         if key not in self._plans:
-            self._plans[key] = plan_pattern(graph, dtype, pattern, dense, options)
+            self._plans[key] = plan_pattern(graph, kind, pattern, dense, options)
         return self._plans[key]
 
 
@@ -82,8 +84,10 @@ def explain_static(graph: Graph, problem: SparseProblem, *, options: Options = N
     Raises:
         OutOfMemoryError: No plan fits.
         SparsePatternError: Blocks without a vertex.
+        TypeMismatchError: A type or chip without one.
     """
-    side, dtype = checked_block("static", (problem.block, problem.block)), checked_type("static", problem.dtype)
+    dtype = checked_type("static", problem.dtype, graph.system)
+    side = checked_block("static", (problem.block, problem.block), dtype)
     rows, columns = problem.m // side, problem.k // side
     blocks = math.ceil(round(rows * columns * problem.density, 6))
     shape = StaticShape(rows, columns, blocks, side, problem.n, all_rows=rows, dtype=dtype)

@@ -12,6 +12,7 @@ import numpy as np
 from abele.arrays import Int64
 from abele.graph import Graph, Regions, Tensor, boxes, concat
 from abele.numerics import ElementType
+from abele.poplibs.popsparse.float8 import result_type
 from abele.poplibs.popsparse.static_.cut import Cut
 from abele.poplibs.popsparse.static_.plan import StaticPlan
 from abele.sparsity import Pattern
@@ -26,7 +27,7 @@ class StaticLayout:
         plan: Parts and bands.
         cut: Blocks of each tile of a part.
         dense: Columns of the dense operand.
-        dtype: Type of both operands and the result.
+        dtype: Type of the operand that it was made for.
     """
 
     pattern: Pattern
@@ -39,6 +40,11 @@ class StaticLayout:
     def side(self) -> int:
         """Side of a block."""
         return self.pattern.block[0]
+
+    @property
+    def result(self) -> ElementType:
+        """Type of sums and of the result."""
+        return result_type(self.dtype)
 
     @property
     def widths(self) -> Int64:
@@ -98,10 +104,10 @@ def new_values(graph: Graph, layout: StaticLayout, name: str) -> Tensor:
     return values
 
 
-def new_dense(graph: Graph, layout: StaticLayout, name: str) -> Tensor:
-    """The dense operand [k, n]: parts after each other, spread over all tiles."""
+def new_dense(graph: Graph, layout: StaticLayout, name: str, dtype: ElementType | None = None) -> Tensor:
+    """The dense operand [k, n], by default of the layout's type: parts after each other, spread over all tiles."""
     depth = layout.pattern.shape[1]
-    stored = graph.variable(layout.dtype, depth * layout.dense, name=name, map="linear")
+    stored = graph.variable(dtype or layout.dtype, depth * layout.dense, name=name, map="linear")
     return in_columns(stored, depth, layout)
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from abele.errors import PatternMismatchError, TensorError, TypeMismatchError, UnsupportedOpError
+from dataclasses import dataclass
+
+from abele.errors import PatternMismatchError, TensorError, UnsupportedOpError
 from abele.graph import Graph, Tensor
-from abele.graph.program import Steps
+from abele.graph.program import Sequence, Steps
 from abele.numerics import ElementType
+from abele.poplibs.poplin.contraction.host_kernel import Scaling
+from abele.poplibs.poplin.operations.float8 import Scales, given_scales, scaling_of
+from abele.poplibs.popsparse.float8 import check_pair, scaled_for_host
 from abele.poplibs.popsparse.host import host_product
 from abele.poplibs.popsparse.static_.explain import StaticPlanningCache
 from abele.poplibs.popsparse.static_.layout import new_dense, new_values
@@ -33,7 +38,7 @@ def create_sparse_dense_matmul_lhs(
         SparsePatternError: Blocks without a vertex.
         OutOfMemoryError: No plan fits.
     """
-    return _new_sparse(graph, dtype, params, matrix, name, options=options, cache=cache, sparse_first=True)
+    return _Creation(graph, dtype, params, matrix, name, options=options, cache=cache, sparse_first=True).sparse()
 
 
 def create_sparse_dense_matmul_rhs(
@@ -47,7 +52,7 @@ def create_sparse_dense_matmul_rhs(
     cache: StaticPlanningCache | None = None,
 ) -> Tensor:
     """The dense right operand [1, k, n] of the same product."""
-    return _new_dense(graph, dtype, params, matrix, name, options=options, cache=cache, sparse_first=True)
+    return _Creation(graph, dtype, params, matrix, name, options=options, cache=cache, sparse_first=True).dense()
 
 
 def create_dense_sparse_matmul_lhs(
@@ -61,8 +66,10 @@ def create_dense_sparse_matmul_lhs(
     cache: StaticPlanningCache | None = None,
 ) -> Tensor:
     """The dense left operand [1, n, k] of dense by sparse [1, k, m]; it is stored as its transpose."""
-    return _new_dense(graph, dtype, params, matrix, name, options=options, cache=cache, sparse_first=False).transpose(
-        (0, 2, 1)
+    return (
+        _Creation(graph, dtype, params, matrix, name, options=options, cache=cache, sparse_first=False)
+        .dense()
+        .transpose((0, 2, 1))
     )
 
 
@@ -77,7 +84,7 @@ def create_dense_sparse_matmul_rhs(
     cache: StaticPlanningCache | None = None,
 ) -> StaticSparseTensor:
     """The sparse right operand of the same product."""
-    return _new_sparse(graph, dtype, params, matrix, name, options=options, cache=cache, sparse_first=False)
+    return _Creation(graph, dtype, params, matrix, name, options=options, cache=cache, sparse_first=False).sparse()
 
 
 def sparse_dense_matmul(
@@ -90,6 +97,8 @@ def sparse_dense_matmul(
     *,
     options: Options = None,
     cache: StaticPlanningCache | None = None,
+    scales: Scales = None,
+    throws: bool = True,
     name: str = "sparse_dense_matmul",
 ) -> Tensor:
     """Sparse [1, m, k] by dense [1, k, n], or by [k, n].
@@ -103,22 +112,24 @@ def sparse_dense_matmul(
         transpose_rhs: True if ``rhs`` is [1, n, k].
         options: The options that ``lhs`` was created with; None takes those.
         cache: Accepted; the plan is that of ``lhs``.
+        scales: Of 8-bit floats: further scales of ``lhs`` and ``rhs``, as in :func:`~abele.poplibs.poplin.matmul`.
+        throws: False for scales of tensors that are out of range to be the nearest that are not.
         name: Name of the steps.
 
     Returns:
-        [1, m, n], or [m, n] of a dense matrix without groups.
+        [1, m, n], or [m, n] of a dense matrix without groups; in f16 of 8-bit floats.
 
     Raises:
         PatternMismatchError: ``lhs`` is of another product, machine or options.
         UnsupportedOpError: A transposed sparse operand.
         TensorError: ``rhs`` has another shape.
-        TypeMismatchError: ``rhs`` has another type.
+        TypeMismatchError: ``rhs`` has another type, or scales of other operands than 8-bit floats.
     """
     if transpose_lhs:
         raise _no_transpose(name, "lhs")
     _check_tensor(lhs, options, name, sparse_first=True)
     dense = _dense_operand(lhs, rhs, name, transposed=transpose_rhs)
-    out = _product(graph, lhs, dense, prog, name)
+    out = _product(graph, lhs, dense, prog, name, _scaling(graph, lhs, scales, prog, name, throws=throws))
     return out if rhs.ndim == 2 else out.expand_dims(0)
 
 
@@ -132,6 +143,8 @@ def dense_sparse_matmul(
     *,
     options: Options = None,
     cache: StaticPlanningCache | None = None,
+    scales: Scales = None,
+    throws: bool = True,
     name: str = "dense_sparse_matmul",
 ) -> Tensor:
     """Dense [1, n, k], or [n, k], by sparse [1, k, m]; see :func:`sparse_dense_matmul`.
@@ -143,59 +156,49 @@ def dense_sparse_matmul(
         raise _no_transpose(name, "rhs")
     _check_tensor(rhs, options, name, sparse_first=False)
     dense = _dense_operand(rhs, lhs, name, transposed=not transpose_lhs)
-    out = _product(graph, rhs, dense, prog, name).transpose((1, 0))
+    scaling = _scaling(graph, rhs, scales, prog, name, throws=throws)
+    out = _product(graph, rhs, dense, prog, name, scaling).transpose((1, 0))
     return out if lhs.ndim == 2 else out.expand_dims(0)
 
 
-def _new_sparse(
-    graph: Graph,
-    dtype: ElementType | str,
-    params: StaticMatMulParams,
-    matrix: AnyMatrix,
-    name: str,
-    *,
-    options: Options,
-    cache: StaticPlanningCache | None,
-    sparse_first: bool,
-) -> StaticSparseTensor:
-    layouts, chosen = _layouts(
-        graph, dtype, params, matrix, name, options=options, cache=cache, sparse_first=sparse_first
-    )
-    return StaticSparseTensor(new_values(graph, layouts.layout, name), layouts, chosen, graph.system)
+@dataclass(frozen=True)
+class _Creation:
+    """Arguments of the creators of operands; ``sparse_first`` tells the two products apart."""
 
+    graph: Graph
+    dtype: ElementType | str
+    params: StaticMatMulParams
+    matrix: AnyMatrix
+    name: str
+    options: Options
+    cache: StaticPlanningCache | None
+    sparse_first: bool
 
-def _new_dense(
-    graph: Graph,
-    dtype: ElementType | str,
-    params: StaticMatMulParams,
-    matrix: AnyMatrix,
-    name: str,
-    *,
-    options: Options,
-    cache: StaticPlanningCache | None,
-    sparse_first: bool,
-) -> Tensor:
-    layouts, _ = _layouts(graph, dtype, params, matrix, name, options=options, cache=cache, sparse_first=sparse_first)
-    return new_dense(graph, layouts.layout, name).expand_dims(0)
+    def sparse(self) -> StaticSparseTensor:
+        """The sparse operand."""
+        chosen = StaticOptions.read(self.name, self.options)
+        layouts = self._layouts(chosen)
+        return StaticSparseTensor(new_values(self.graph, layouts.layout, self.name), layouts, chosen, self.graph.system)
 
+    def dense(self) -> Tensor:
+        """The dense operand, [1, k, n]."""
+        layouts = self._layouts(StaticOptions.read(self.name, self.options))
+        return new_dense(self.graph, layouts.layout, self.name).expand_dims(0)
 
-def _layouts(
-    graph: Graph,
-    dtype: ElementType | str,
-    params: StaticMatMulParams,
-    matrix: AnyMatrix,
-    name: str,
-    *,
-    options: Options,
-    cache: StaticPlanningCache | None,
-    sparse_first: bool,
-) -> tuple[StaticLayouts, StaticOptions]:
-    wanted = "createForSparseDense" if sparse_first else "createForDenseSparse"
-    if params.sparse_first != sparse_first:
-        raise PatternMismatchError(f"{name}: {params} are of the other product", remedy=f"MatMulParams.{wanted}")
-    kind, chosen = checked_type(name, dtype), StaticOptions.read(name, options)
-    found = StaticLayouts.find(name, graph, kind, params=params, matrix=matrix, options=chosen, cache=cache)
-    return found, chosen
+    def _layouts(self, chosen: StaticOptions) -> StaticLayouts:
+        name, params = self.name, self.params
+        wanted = "createForSparseDense" if self.sparse_first else "createForDenseSparse"
+        if params.sparse_first != self.sparse_first:
+            raise PatternMismatchError(f"{name}: {params} are of the other product", remedy=f"MatMulParams.{wanted}")
+        return StaticLayouts.find(
+            name,
+            self.graph,
+            checked_type(name, self.dtype, self.graph.system),
+            params=params,
+            matrix=self.matrix,
+            options=chosen,
+            cache=self.cache,
+        )
 
 
 def _no_transpose(name: str, side: str) -> UnsupportedOpError:
@@ -220,8 +223,7 @@ def _check_tensor(sparse: StaticSparseTensor, options: Options, name: str, *, sp
 def _dense_operand(sparse: StaticSparseTensor, given: Tensor, name: str, *, transposed: bool) -> Tensor:
     """The dense operand as [k, n]."""
     params = sparse.layouts.params
-    if given.dtype != sparse.dtype:
-        raise TypeMismatchError(f"{name}: the dense operand is {given.dtype}, the sparse one {sparse.dtype}")
+    check_pair(name, sparse.dtype, given.dtype, "dense operand")
     wanted = (params.n, params.k) if transposed else (params.k, params.n)
     if given.ndim not in (2, 3) or given.shape[-2:] != wanted or (given.ndim == 3 and given.shape[0] != 1):
         raise TensorError(
@@ -232,21 +234,30 @@ def _dense_operand(sparse: StaticSparseTensor, given: Tensor, name: str, *, tran
     return dense.transpose((1, 0)) if transposed else dense
 
 
-def _product(graph: Graph, sparse: StaticSparseTensor, dense: Tensor, prog: Steps, name: str) -> Tensor:
+def _scaling(
+    graph: Graph, sparse: StaticSparseTensor, scales: Scales, prog: Steps, name: str, *, throws: bool
+) -> Scaling:
+    return scaling_of(graph, name, given_scales(name, sparse.dtype, scales), prog, throws=throws)
+
+
+def _product(
+    graph: Graph, sparse: StaticSparseTensor, dense: Tensor, prog: Steps, name: str, scaling: Scaling
+) -> Tensor:
     layout = sparse.layouts.layout
     values = sparse.nzValues
-    out = graph.variable(layout.dtype, (layout.pattern.shape[0], layout.dense), name=f"{name}/out", map="linear")
+    out = graph.variable(layout.result, (layout.pattern.shape[0], layout.dense), name=f"{name}/out", map="linear")
     call = graph.library_call(
         prog,
         f"popsparse.static_.{name}" if name in _FUNCTIONS else "popsparse.static_.sparse_dense_matmul",
-        inputs=(values, dense),
+        inputs=(values, dense, *scaling.tensors),
         outputs=(out,),
         flops=2 * layout.pattern.num_values * layout.dense,
         debug_name=name,
     )
     with call as body:
-        build(graph, body, layout, values, dense, out)
-    note_host(prog, host_product(graph, layout.pattern, values, dense, out, name=name))
+        build(graph, body, layout, values, dense, out, scaling=scaling)
+    scaled, first = scaled_for_host(graph, dense, scaling, name)
+    note_host(prog, Sequence(first, host_product(graph, layout.pattern, values, scaled, out, name=name)))
     return out
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from abele.errors import SparsePatternError, TypeMismatchError, UnsupportedOpError
+from abele.machine import System
 from abele.numerics import ElementType, as_element_type, f16, f32
+from abele.poplibs.popsparse.float8 import check_chip
 from abele.poplibs.poputil.options import PROPORTION, Options, flag, integer, read_options
 from abele.sparsity import whole_sizes
 
@@ -19,6 +21,8 @@ STATIC_OPTIONS = {
 """Options of :mod:`abele.poplibs.popsparse.static_`. Source: popsparse.md §6."""
 BLOCKS = (1, 4, 8, 16)
 """Sides of blocks with a vertex. Source: popsparse.md §6."""
+QUARTER_BLOCKS = (8, 16)
+"""The same of 8-bit floats: a row of a smaller block fills no word of the matrix units' input. Source: derived."""
 
 
 @dataclass(frozen=True)
@@ -122,32 +126,41 @@ class StaticOptions:
         )
 
 
-def checked_type(name: str, dtype: ElementType | str) -> ElementType:
-    """Element type of a sparse product: f16 or f32.
+def checked_type(name: str, dtype: ElementType | str, system: System) -> ElementType:
+    """Element type of a sparse product: f16, f32, or an 8-bit float where the chip multiplies them.
 
     Raises:
-        TypeMismatchError: Another one. There are no vertices for 8-bit floats, on any chip.
+        TypeMismatchError: Another one, or another chip.
     """
     found = as_element_type(dtype)
-    if found not in (f16, f32):
+    if found not in (f16, f32) and not found.is_quarter:
         raise TypeMismatchError(
-            f"{name}: a static sparse product is of half or float, got {found}",
-            because="the library has no vertices of other types" if found.is_quarter else None,
+            f"{name}: a static sparse product is of half, float or 8-bit floats, got {found}",
             remedy="cast values and dense operand to half",
         )
+    check_chip(name, found, system)
     return found
 
 
-def checked_block(name: str, block: tuple[int, int]) -> int:
+def checked_block(name: str, block: tuple[int, int], dtype: ElementType) -> int:
     """Side of the blocks.
 
     Raises:
-        SparsePatternError: Blocks without a vertex.
+        SparsePatternError: Blocks without a vertex, for any type.
+        TypeMismatchError: Blocks without a vertex for 8-bit floats.
     """
     if block[0] != block[1] or block[0] not in BLOCKS:
         raise SparsePatternError(
             f"{name}: blocks are {block[0]} x {block[1]}",
             because=f"there are vertices for square blocks of {', '.join(map(str, BLOCKS))}",
             remedy="Pattern.recut(block) cuts blocks into smaller ones, down to 1 x 1",
+        )
+    if dtype.is_quarter and block[0] not in QUARTER_BLOCKS:
+        raise TypeMismatchError(
+            f"{name}: blocks of {block[0]} x {block[0]} of {dtype} have no vertex",
+            because="single elements are multiplied by vector units, which take no 8-bit floats"
+            if block[0] == 1
+            else "a row of four 8-bit floats fills half a word of the matrix units' input",
+            remedy="blocks of 8 or 16 · values and dense operand of half",
         )
     return block[0]

@@ -23,6 +23,7 @@ from abele.arrays import Float64, Int64
 from abele.errors import OutOfMemoryError
 from abele.machine import Ipu
 from abele.numerics import ElementType
+from abele.poplibs.popsparse.float8 import result_type
 from abele.poplibs.popsparse.static_ import costs
 from abele.poplibs.popsparse.static_.costs import ceil_div
 from abele.poplibs.popsparse.static_.params import StaticOptions
@@ -45,7 +46,7 @@ class StaticShape:
         block: Side of a block.
         dense: Columns of the dense matrix.
         all_rows: Block rows, those that do not count included.
-        dtype: Type of both operands.
+        dtype: Type of both operands; 8-bit floats of any format and scale are alike.
     """
 
     rows: int
@@ -143,6 +144,7 @@ class _Estimate:
 
     def __init__(self, shape: StaticShape, ipu: Ipu, splits: Int64, bands: Int64) -> None:
         grain, width, side = costs.GRAIN[shape.dtype.bits], shape.dtype.bytes, shape.block
+        result = result_type(shape.dtype)
         rate, paired = ipu.exchange.bytes_per_cycle, ipu.exchange.pair_bytes_per_cycle
         self.columns = np.minimum(ceil_div(ceil_div(shape.dense, grain), splits) * grain, shape.dense)
         self.tiles = np.maximum(ipu.num_tiles // TILE_GRAIN // splits * TILE_GRAIN, 1)
@@ -157,23 +159,24 @@ class _Estimate:
 
         rhs = n * needed * side * width
         values = np.where(splits > 1, blocks * side * side * width, 0)
-        out = rows * n * side * width
+        out = rows * n * side * result.bytes
         depth = np.maximum(np.ceil(bands * rows_held + np.sqrt(bands * rows_held * (1 - rows_held))), 1)
         partials = out * (depth - 1) / depth
         per_row = ceil_div(blocks, rows)
         if side == 1:
             compute = costs.element_cycles(shape.dtype, ceil_div(rows, costs.WORKERS), np.maximum(per_row, 1), n)
         else:
-            compute = costs.block_cycles(shape.dtype, side, rows, rows * per_row, n)
-        share = np.ceil(out / width / depth / costs.WORKERS)
-        reduce = costs.WORKERS * costs.reduce_slots(shape.dtype, share, depth)
+            loads = rows * ceil_div(per_row, costs.AT_ONCE[shape.dtype.bits])
+            compute = costs.block_cycles(shape.dtype, side, rows, loads, n)
+        share = np.ceil(out / result.bytes / depth / costs.WORKERS)
+        reduce = costs.WORKERS * costs.reduce_slots(result, share, depth)
         self.terms: dict[str, npt.NDArray[Any]] = {
             "dense rows in": n * band * side * width / paired,
             "values in": values / rate,
             "compute": compute,
             "partials out": partials / rate,
             "reduce": np.where(depth > 1, reduce, 0),
-            "final move": np.full(len(n), np.ceil(shape.all_rows * side * shape.dense * width / ipu.num_tiles)),
+            "final move": np.full(len(n), np.ceil(shape.all_rows * side * shape.dense * result.bytes / ipu.num_tiles)),
         }
         # Either the operands and the partials of the products are there, or those that are sent and summed.
         self.peak_bytes = np.maximum(rhs + values + out, partials + out)

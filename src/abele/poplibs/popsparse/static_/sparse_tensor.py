@@ -11,7 +11,8 @@ from abele.arrays import Array, Int64
 from abele.errors import PatternMismatchError, TypeMismatchError
 from abele.graph import Graph, Tensor
 from abele.machine import System
-from abele.numerics import ElementType
+from abele.numerics import ElementType, to_host
+from abele.poplibs.popsparse.float8 import device_values
 from abele.poplibs.popsparse.formats import COOMatrix, CSCMatrix, CSRMatrix, SparseMatrixBase
 from abele.poplibs.popsparse.static_.cut import cut_pattern
 from abele.poplibs.popsparse.static_.explain import StaticPlanningCache
@@ -79,7 +80,7 @@ class StaticLayouts:
         if pattern.shape != params.sparse_shape:
             wanted = " x ".join(f"{size:,}" for size in params.sparse_shape)
             raise PatternMismatchError(f"{name}: {pattern} is no sparse operand of {wanted}", because=f"{params}")
-        checked_block(name, pattern.block)
+        checked_block(name, pattern.block, dtype)
         order = None
         planned = pattern
         if not params.sparse_first:
@@ -163,9 +164,9 @@ class StaticPartitioner:
         if not isinstance(params, StaticMatMulParams):
             raise TypeMismatchError(f"{name}: parameters of a static product are static_.MatMulParams, got {params!r}")
         self.params, self.name = params, name
-        self.dtype = checked_type(name, dtype)
-        self.options = StaticOptions.read(name, options)
         self._graph = target if isinstance(target, Graph) else Graph(system_of(target))
+        self.dtype = checked_type(name, dtype, self._graph.system)
+        self.options = StaticOptions.read(name, options)
         self._cache = cache or StaticPlanningCache()
         self._layouts: StaticLayouts | None = None
 
@@ -174,11 +175,14 @@ class StaticPartitioner:
 
         Raises:
             PatternMismatchError: A matrix of another shape, or of another pattern than the first.
+            TypeMismatchError: A finite value that the type does not hold.
         """
         layouts = self._found(matrix)
         if isinstance(matrix, Pattern):
             raise TypeMismatchError(f"{self.name}: a pattern has no values", remedy="CSRMatrix.from_pattern(p, values)")
-        return layouts.to_device(matrix.with_sizes(self.params.sparse_shape).values).astype(self.dtype.np)
+        return device_values(
+            self.name, layouts.to_device(matrix.with_sizes(self.params.sparse_shape).values), self.dtype
+        )
 
     def sparsityDataImplToCSRMatrix(self, values: npt.ArrayLike) -> CSRMatrix:
         """Values of the device as compressed rows."""
@@ -207,8 +211,8 @@ class StaticPartitioner:
         known = self._layouts.pattern
         if known != pattern:
             raise PatternMismatchError(
-                f"{self.name}: {pattern} is not the pattern of the matrix before, {known}",
-                because="a static product is compiled for one pattern",
+                f"{self.name}: {pattern} is not the pattern of the matrix before",
+                because=f"a static product is compiled for one pattern; {known.difference_text(pattern)}",
                 remedy="another Partitioner and program, or popsparse.dynamic, whose pattern may change",
             )
         return self._layouts
@@ -219,7 +223,7 @@ class StaticPartitioner:
                 f"{self.name}: there was no matrix yet, so the pattern of these values is unknown",
                 remedy="createSparsityDataImpl(matrix) first",
             )
-        given = np.asarray(values)
+        given = to_host(np.asarray(values), self.dtype)
         if given.size != self._layouts.pattern.num_values:
             raise PatternMismatchError(
                 f"{self.name}: {given.size:,} values do not fill {self._layouts.pattern}",

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from abele.arrays import Int64
-from abele.graph import ComputeSet, Graph, Regions, Tensor
+from abele.graph import ComputeSet, Copy, Execute, Graph, Regions, Tensor, boxes
 from abele.graph.gather import gathered
+from abele.graph.program import Steps
 from abele.poplibs.popsparse.static_ import costs
-from abele.poplibs.popsparse.static_.codelets import sum_codelet, zero_codelet
+from abele.poplibs.popsparse.static_.codelets import order_codelet, sum_codelet, zero_codelet
 from abele.poplibs.popsparse.static_.layout import StaticLayout, in_columns
 
 
@@ -43,7 +44,7 @@ class BandPartials:
             )
             found = BandPartials(sums, begin + sums.variables[0].base, size, are_sums=True)
         else:
-            tensor = graph.variable(layout.dtype, int(size.sum()), name="partials")
+            tensor = graph.variable(layout.result, int(size.sum()), name="partials")
             begin = (np.cumsum(size) - size.reshape(-1)).reshape(size.shape) + tensor.variables[0].base
             found = BandPartials(tensor, begin, size, are_sums=False)
         graph.map_regions(found.regions(), layout.tile)
@@ -91,7 +92,7 @@ class SumPieces:
 
 def _grain(layout: StaticLayout, width: int) -> tuple[int, int]:
     """Elements of a worker's stretch of a part's result, and of a tile's."""
-    total, at_once = layout.pattern.shape[0] * width, 2 * costs.GRAIN[layout.dtype.bits]
+    total, at_once = layout.pattern.shape[0] * width, 2 * costs.GRAIN[layout.result.bits]
     of_tile = int(costs.ceil_div(total, layout.plan.tiles))
     chunk = int(costs.ceil_div(of_tile, costs.WORKERS * at_once)) * at_once
     return chunk, int(costs.ceil_div(of_tile, chunk)) * chunk
@@ -127,7 +128,7 @@ def add_partials(
         )
         starts = (np.arange(len(parts))[:, None] * ptr[-1] + ptr[:-1]).reshape(-1)
         step.vertices(
-            sum_codelet(layout.dtype),
+            sum_codelet(layout.result),
             tile=tile,
             x=(read, np.arange(begin.size), np.append(starts, begin.size)),
             out=written,
@@ -149,14 +150,37 @@ def clear_rows(graph: Graph, step: ComputeSet, layout: StaticLayout, pieces: Sum
         written = Regions(np.arange(where.size + 1), where.reshape(-1), np.tile(length, len(parts)), sums)
         tile = (parts[:, None] * layout.plan.tiles + start // of_tile).reshape(-1)
         graph.map_regions(written, tile)
-        step.vertices(zero_codelet(layout.dtype), tile=tile, out=written)
+        step.vertices(zero_codelet(layout.result), tile=tile, out=written)
 
 
-def in_order(sums: Tensor, layout: StaticLayout) -> Tensor:
+def put_in_order(graph: Graph, body: Steps, layout: StaticLayout, sums: Tensor, out: Tensor) -> None:
+    """Append the move of sums to ``out`` [m, n], of which each tile holds stretches.
+
+    Rows of elements of a single part in their own order are only copied. Others come in pieces, which vertices put in
+    order: PopLibs' units leave the columns of a block row one after the other, and are counted so, though our vertices
+    leave its rows.
+    """
+    order = layout.cut.row_order
+    is_ranked = not bool((order == np.arange(len(order))).all())
+    if not is_ranked and layout.plan.splits == 1 and layout.side == 1:
+        body.add(Copy(in_columns(sums, layout.pattern.shape[0], layout), out))
+        return
+    ordered = _in_ranks(sums, layout) if is_ranked else in_columns(sums, layout.pattern.shape[0], layout)
+    held = graph.mapping_of(out)
+    start, size = held.begin[:, None], held.length[:, None]
+    step = graph.compute_set("order")
+    step.vertices(
+        order_codelet(layout.result),
+        tile=held.tile,
+        x=boxes(ordered.flatten(), start, size),
+        out=boxes(out.flatten(), start, size),
+    )
+    body.add(Execute(step))
+
+
+def _in_ranks(sums: Tensor, layout: StaticLayout) -> Tensor:
     """Sums of parts, whose rows are ranked, as [m, n]."""
     order, rows = layout.cut.row_order, layout.pattern.shape[0]
-    if bool((order == np.arange(len(order))).all()):
-        return in_columns(sums, rows, layout)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     row = (rank[:, None] * layout.side + np.arange(layout.side)).reshape(-1)
