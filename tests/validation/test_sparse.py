@@ -11,6 +11,7 @@ from abele.numerics import f16, f32
 from abele.validation import sparse
 from abele.validation.figures import Bars, spread
 from abele.validation.sparse import compare, read_rows
+from support import sweeps
 
 HEAD = "source,chip,op,m,k,n,density,block,dtype,mode,metric,value,rel_err\n"
 ROWS = (
@@ -78,11 +79,22 @@ def test_bars__high__is_the_90th_percentile() -> None:
 
 @pytest.mark.shared
 @pytest.mark.slow
-def test_published_rows__static_and_dense__keep_to_the_bars(shared_data: Path) -> None:
-    found, _ = compare(shared_data / "reference" / "popsparse_results.csv", jobs=2)
+def test_published_rows__static_and_dense__keep_to_the_bars(
+    shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With all rates; of the speed-ups a third, and the best n of those that may be, but for the whole sweep."""
+    rows = tmp_path / "rows.csv"
+    lines = (shared_data / "reference" / "popsparse_results.csv").read_text().splitlines(keepends=True)
+    if sweeps.seed() != sweeps.ALL:
+        speed_ups = [line for line in lines if "speedup" in line]
+        left = set(speed_ups) - set(speed_ups[::3])
+        lines = [line for line in lines if line not in left]
+        monkeypatch.setattr(sparse, "_BEST_COLUMNS", tuple(512 << i for i in range(6)))
+    rows.write_text("".join(lines))
+    found, _ = compare(rows, jobs=2)
     kept = {comparison.key: comparison for comparison in found if comparison.bars is not None}
     assert kept["sparse_static_f16_speedup"].holds, kept["sparse_static_f16_speedup"].spread
-    assert kept["sparse_static_f16_rate"].spread.median <= 0.15
+    assert kept["sparse_static_f16_rate"].holds, kept["sparse_static_f16_rate"].spread
     assert kept["sparse_dense_f16_rate"].holds
     assert kept["sparse_dense_f32_rate"].holds
     assert kept["sparse_memory"].holds

@@ -1,8 +1,8 @@
 """Sparse products on a Bow IPU, against silicon: rows of a CSV file, by mode and element type.
 
 A row is a product [m, k] by [k, n]: TFLOP/s (of what is held, for ``spmm``), or its speed-up over the dense product, at
-the given n or, where n is "best", at the power of two from 4 to 65,536 of the highest rate. Rows of other chips, and
-PopTorch's wall-clock times, are left out.
+the given n or, where n is "best", at the n from 4 to 65,536 of the highest rate: powers of four, and of two for dense
+products. Rows of other chips, and PopTorch's wall-clock times, are left out.
 
 A new mode is an entry of `MODES`: a function from a problem and a machine to modelled seconds.
 """
@@ -46,7 +46,14 @@ SPEED_UP_BAR = 0.15
 """Largest median error of speed-ups over dense."""
 _COLUMNS = "chip", "op", "m", "k", "n", "density", "block", "dtype", "mode", "metric", "value"
 _TYPES = {"fp16": f16, "fp32": f32}
-_BEST_COLUMNS = tuple(4 << i for i in range(15))
+_COLUMNS_OF_DENSE = tuple(4 << i for i in range(15))
+_COLUMNS_OF_SPARSE = _COLUMNS_OF_DENSE[::2]
+"""Measured numbers of columns, the best of which counts.
+
+The heat map of sparse rates has n of 4, 16, 64, 256 and 1,024, plots of dense ones all powers of two. At 4,096 x 4,096
+in blocks of 16, density 1/4 and 1/8, the best rate is that of 1,024 columns within 3 %: PopLibs' planner fits 2,048,
+which would be faster, but not 4,096. Source: popsparse.md §10, popsparse_results.csv.
+"""
 _MEMORY_WORDS = ("", "oom", "nan", "out of memory", "out_of_memory")
 
 
@@ -118,12 +125,19 @@ def _dense(problem: SparseProblem) -> SparseProblem:
     return replace(problem, density=1.0, block=1)
 
 
+def _columns_of(mode: str, problem: SparseProblem) -> tuple[int, ...]:
+    """The given number of dense columns, or all that were measured."""
+    if problem.n:
+        return (problem.n,)
+    return _COLUMNS_OF_DENSE if mode == "dense" else _COLUMNS_OF_SPARSE
+
+
 def _works(row: SparseRow) -> Iterator[Work]:
     """Products that a row needs."""
     kinds = {row.mode} | ({"dense"} if row.metric == "speedup" else set())
     for mode in kinds:
         base = _dense(row.problem) if mode == "dense" else row.problem
-        for columns in (row.problem.n,) if row.problem.n else _BEST_COLUMNS:
+        for columns in _columns_of(mode, row.problem):
             problem = replace(base, n=columns)
             if _may_fit(problem):
                 yield mode, problem
@@ -146,8 +160,7 @@ class Predictions:
     def rate(self, mode: str, problem: SparseProblem) -> float:
         """FLOP/s of what is held at the given n, or at the best; 0 where nothing fits, NaN where it is not known."""
         base = _dense(problem) if mode == "dense" else problem
-        columns = (problem.n,) if problem.n else _BEST_COLUMNS
-        found = [replace(base, n=n) for n in columns]
+        found = [replace(base, n=n) for n in _columns_of(mode, problem)]
         known = [p.flops / self.seconds[mode, p] for p in found if (mode, p) in self.seconds]
         return max(known, default=0.0 if all(not _may_fit(p) for p in found) else math.nan)
 
@@ -195,20 +208,32 @@ def _attempt(work: Work) -> float | str:
 
 _ABOUT = (
     "Products [m, k] by [k, n] on a Bow IPU, cycles of compute and exchange alone. Operands are made by the library; "
-    "patterns are random, and every speed-up is of the square matrix at the same n. Values were read off plots within "
-    "1 to 4 %."
+    "patterns are random, and every speed-up is of the square matrix at the same n. The best n is a power of four, as "
+    "in the published heat map, and of two for dense products. Values were read off plots within 1 to 4 %."
 )
 
 
-_STATIC_CAUSE = """Figures at the best n are up to 1.6 times too high at 2,048 x 2,048 in blocks
-of 16 and at 4,096 x 4,096 in blocks of 4. At 1,024 and 512 columns the model is where these published figures are:
-from there on it gains, from plans with many parts, and silicon does not. Why is not known.
+_STATIC_CAUSE = """4,096 x 4,096 in blocks of 4 and 2,048 x 2,048 in blocks of 16 are at their best at 4,096
+columns here, 1.5 and 1.4 times too fast. With 1,024 columns the model is 19 % and 1 % off these figures, and PopLibs'
+own estimate for 4,096 is 1.6 and 1.9 times what is published: these may not have run.
 """
 _DYNAMIC_CAUSE = """What is missing from products by elements hardly depends on the density:
 some 230 cycles a dense column at 4,096 x 4,096, if silicon is at its best with as many columns as the model. So it
 is not in values, their lists or their exchange. Part of it was that vertices walk a row's values anew for each
-group of columns, which PopLibs' estimates leave out and which is counted here. At 1,024 x 1,024 in blocks of 16 the
-model has its best beyond 4,096 columns, where the published sweep may not have gone.
+group of columns, which PopLibs' estimates leave out and which is counted here. At 64 columns the model is within 7 %
+of the published best at densities 1/4 to 1/16, and 21 % above it at 1/32: it gains from there on, and silicon does not.
+In blocks of 16 it gains at 1,024 x 1,024 up to 16,384 columns; at 4,096 columns it is 18 % above the published best.
+
+Looked at, and not the cause:
+
+- *Plans.* PopLibs' own objective, without barriers and spills and with its slips, chooses plans whose rates are 18 % to
+  51 % too high at densities 1/4 to 1/16, by elements. Forward products alone give 18 % to 58 %.
+- *Expected spills.* Over 24 patterns the planner's passes are right (0.59 expected, 0.54 found; 0.33 and 0.33).
+- *Memory.* The fullest tile of the fastest program at 1,024 x 1,024 holds 55 % of what there is.
+
+Spills of this size would be needed: with buckets oversized by 0.5 % instead of 30 %, elements at 1,024 columns reach
+9.4, 6.5, 7.1 and 2.8 TFLOP/s at densities 1/4 to 1/32, where 9.6, 7.6, 6.0 and 3.7 are published. The benchmark's own
+setting is not published, and nothing is set to fit.
 """
 _CAUSES = {("static", "TFLOP/s"): _STATIC_CAUSE, ("dynamic", "TFLOP/s"): _DYNAMIC_CAUSE}
 """Likely causes of what is furthest off, by mode and metric."""
