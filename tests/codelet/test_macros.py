@@ -144,6 +144,34 @@ def test_macro__two_results__are_the_variables_they_are_assigned_to() -> None:
     assert x.tolist() == [0, 1, 2, 3, 2, 2.5, 3, 3.5]
 
 
+@macro
+def every_second(self, visit):
+    for i in range(0, len(self.x), 2):
+        visit(self.x, i)
+
+
+def test_macro__given_another__puts_its_code_there_too() -> None:
+    @codelet
+    class Walk(Vertex):
+        x: InOut[Vector[f32]]
+
+        def compute(self):
+            every_second(self, halve)
+
+    @codelet
+    class Plain(Vertex):
+        x: InOut[Vector[f32]]
+
+        def compute(self):
+            for i in range(0, len(self.x), 2):
+                self.x[i] = self.x[i] * 0.5
+
+    assert same_code(Walk, Plain)
+    x = np.arange(5, dtype=np.float32)
+    interpret(Walk.codelet, {"x": x})
+    assert x.tolist() == [0, 1, 1, 3, 2]
+
+
 def difference(a, b, scale):
     return (a - b) * scale
 

@@ -151,3 +151,13 @@ def test_ops__with_wrong_operands__are_refused_by_the_verifier(case: str) -> Non
     net.outputs += [make(net, x, float8.pow2scale_cast_to_fp8(net, x, 0), s)]
     with pytest.raises(NetworkError, match=message):
         verify(net.finish())
+
+
+def test_scales__that_are_constants__are_attributes_unless_out_of_range() -> None:
+    net = NetworkBuilder()
+    x = net.input((4, 8), f16, "x")
+    for scale in (5, 40):
+        net.outputs.append(float8.pow2scale_cast_to_fp8(net, x, net.constant(np.int32(scale), "i32")))
+    folded, kept = (op for op in net.finish().ops if op.kind == "pow2scale_cast_to_fp8")
+    assert (folded.attrs["log2_scale"], len(folded.inputs)) == (5, 1)
+    assert (kept.attrs["log2_scale"], len(kept.inputs)) == (0, 2)

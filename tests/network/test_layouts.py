@@ -370,6 +370,21 @@ def test_lowering__look_ups_with_a_share_of_memory__spread_their_table_with_it(s
     assert len(np.unique(table.mapping.tile)) == tiles
 
 
+def test_lowering__look_ups_in_what_is_computed__are_planned_for_cycles() -> None:
+    def cycles(computed: bool) -> int:
+        net = NetworkBuilder()
+        table = net.parameter((1024, 64), f32, "table")
+        rows = net.input((2560,), "i32", "rows")
+        net.output(build.look_up(net, build.map_(net, arg(0) * 2.0, [table]) if computed else table, rows))
+        program = lowered(net)
+        steps = compile_program(program.graph, program.program).report.steps
+        return sum(
+            int(c) for name, c in zip(steps["name"], steps["compute_cycles"], strict=True) if "multi_slice" in str(name)
+        )
+
+    assert cycles(computed=True) < cycles(computed=False) / 2
+
+
 def rows_of_loop(net: NetworkBuilder, table: Value) -> None:
     """Rows of a table, each with the sum of those before it written to another table."""
     shape = table.shape[1:]

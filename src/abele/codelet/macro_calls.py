@@ -74,8 +74,8 @@ _MARK = "__abele_macro__"
 def macro(function: F) -> F:
     """Make a macro of a function: its code takes the place of each call in a ``compute``.
 
-    Its parameters may be values, fields, ``self``, element types and settings. A ``return`` comes last, or last of what
-    is left where conditions are known when the code is made.
+    Its parameters may be values, fields, ``self``, element types, settings and other macros. A ``return`` comes last,
+    or last of what is left where conditions are known when the code is made.
     """
     setattr(function, _MARK, True)
     return function

@@ -90,6 +90,7 @@ class Lowering:
         self._parts: dict[Value, MatrixPart] = {}
         self._models: dict[Value, Tensor] = {}
         self._leaves_as: dict[Value, Value] = {}
+        self._computed_here: set[Value] = set()
         self._waiting: dict[Value, NetworkOp] = {}
         self._given: dict[Value, Tensor] = {}
         self._tensors: dict[Value, Tensor] = {}
@@ -162,6 +163,13 @@ class Lowering:
         to, entering = self._entrance(value)
         return entering in to._waiting
 
+    def is_computed(self, value: Value) -> bool:
+        """True for a value that an op makes, here or further out; False for weights, and for arguments of functions."""
+        if value in self._stands_for:
+            assert self._outer is not None
+            return self._outer.is_computed(self._stands_for[value])
+        return value in self._computed_here
+
     @property
     def stable_norms(self) -> bool:
         """True if norms subtract the mean before they square."""
@@ -213,6 +221,7 @@ class Lowering:
         for value in (*(leaving or ()), *(v for op in ops for v in op.inputs)):
             self._readers[value] = self._readers.get(value, 0) + 1
         for op in ops:
+            self._computed_here.update(op.outputs)
             if op.kind == "constant":
                 self._constants[op.output] = op
         for product, addend in _residuals(ops).items():

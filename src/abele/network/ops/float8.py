@@ -49,7 +49,7 @@ def pow2scale_cast_to_fp8(
         saturate: True to make the largest number of larger ones, rather than NaN.
         throws: True if the program stops where the scale is out of range; else the nearest that is not counts.
     """
-    operands, scale = _scaled([x], log2_scale)
+    operands, scale = scaled_operands([x], log2_scale)
     how = {"log2_scale": scale, "saturate": saturate, "throws": throws}
     return net.emit("pow2scale_cast_to_fp8", operands, x.shape, as_element_type(format), **how)
 
@@ -58,7 +58,7 @@ def pow2scale_cast_from_fp8(
     net: BlockBuilder, x: Value, log2_scale: Value | int, dtype: ElementType = f16, *, throws: bool = True
 ) -> Value:
     """The numbers of 8-bit floats times ``2^log2_scale``, as f16 or f32."""
-    operands, scale = _scaled([x], log2_scale)
+    operands, scale = scaled_operands([x], log2_scale)
     return net.emit("pow2scale_cast_from_fp8", operands, x.shape, dtype, log2_scale=scale, throws=throws)
 
 
@@ -77,7 +77,7 @@ def matmul_pow2scaled(
     """
 
     def product(left: Value, right: Value) -> Value:
-        operands, scale = _scaled([left, right], log2_scale)
+        operands, scale = scaled_operands([left, right], log2_scale)
         shape = (*left.shape[:-1], right.shape[-1])
         how = {"log2_scale": scale, "throws": throws, "converts": converts}
         return net.emit("matmul_pow2scaled", operands, shape, f16, **how)
@@ -122,17 +122,17 @@ def conv_pow2scaled(
         "conv_grad_data_pow2scaled": params.input_shape,
         "conv_grad_weight_pow2scaled": params.weights_shape,
     }[kind]
-    operands, scale = _scaled([x, weight], log2_scale)
+    operands, scale = scaled_operands([x, weight], log2_scale)
     how = {"log2_scale": scale, "throws": throws, "converts": converts}
     return net.emit(kind, operands, shape, f16, params=params, **how)
 
 
-def _scaled(operands: Sequence[Value], log2_scale: Value | int) -> tuple[list[Value], int]:
+def scaled_operands(operands: Sequence[Value], log2_scale: Value | int) -> tuple[list[Value], int]:
     """Operands and attribute of an op with a scale."""
     return ([*operands, log2_scale], 0) if isinstance(log2_scale, Value) else ([*operands], int(log2_scale))
 
 
-def _check_scale(op: NetworkOp, operands: int) -> None:
+def check_scale(op: NetworkOp, operands: int) -> None:
     """Check the scale of an op with so many other operands."""
     number = op.attrs["log2_scale"]
     require(number in SCALES, f"the scale is 2^{number}, not from 2^{SCALES[0]} to 2^{SCALES[-1]}")
@@ -141,23 +141,39 @@ def _check_scale(op: NetworkOp, operands: int) -> None:
         require(number == 0, "there are two scales")
 
 
-def _check_quarters(*values: Value) -> None:
+def check_quarters(*values: Value) -> None:
+    """Refuse values that are no 8-bit floats."""
     for value in values:
         require(value.dtype.is_quarter, f"{value} is no 8-bit float: cast it first")
 
 
-def _power(op: NetworkOp, log2_scale: Sequence[Array]) -> float:
+def power_of(op: NetworkOp, log2_scale: Sequence[Array]) -> float:
     """Factor of an op, given the arrays of the operands that are scales: one or none."""
     exponent = np.asarray(log2_scale[0]).reshape(()) if log2_scale else op.attrs["log2_scale"]
     return float(2.0 ** np.clip(exponent, SCALES[0], SCALES[-1]))
 
 
-def _scale(to: Lowering, op: NetworkOp, operands: int) -> int | Tensor:
+def scale_of(to: Lowering, op: NetworkOp, operands: int) -> int | Tensor:
     """The scale of an op with so many other operands."""
     return to[op.inputs[operands]] if len(op.inputs) > operands else int(op.attrs["log2_scale"])
 
 
-class CastingPow2Scaled(OpRule):
+class Pow2Scaled(OpRule):
+    """An op with a scale as its last operand, or as an attribute."""
+
+    operands: ClassVar[tuple[int, int]]
+
+    def simplify(self, net: BlockBuilder, op: NetworkOp) -> Value | None:
+        """The op with the scale as an attribute, if it is known: a tensor takes some 1,300 cycles to become a power."""
+        *operands, scale = op.inputs
+        known = net.contents(scale) if len(op.inputs) == self.operands[1] else None
+        if known is None or int(known.reshape(())) not in SCALES:
+            return None
+        attributes = {**op.attrs, "log2_scale": int(known.reshape(()))}
+        return net.emit(op.kind, operands, op.output.shape, op.output.dtype, **attributes)
+
+
+class CastingPow2Scaled(Pow2Scaled):
     """A cast to 8-bit floats or back."""
 
     operands = (1, 2)
@@ -177,7 +193,7 @@ class CastToFp8(CastingPow2Scaled):
     def types(self, op: NetworkOp) -> Types:
         """The shape of the input, and the 8-bit float that the op says."""
         x = op.inputs[0]
-        _check_scale(op, 1)
+        check_scale(op, 1)
         require(x.dtype.is_float and not x.dtype.is_quarter, f"{x} is no float of 16 or 32 bits")
         made = op.output.dtype
         require(made.is_quarter and not made.scale, f"{made} is no 8-bit float without a scale")
@@ -187,7 +203,7 @@ class CastToFp8(CastingPow2Scaled):
         """Rounded to nearest, whatever values are computed in."""
         made = op.output.dtype
         with np.errstate(over="ignore"):
-            scaled = np.asarray(x, np.float64) * _power(op, log2_scale)
+            scaled = np.asarray(x, np.float64) * power_of(op, log2_scale)
             held = np.clip(scaled, -_MOST, _MOST) if op.attrs["saturate"] else scaled
             codes = round_to_nearest(np.where(np.isfinite(x), held, x), made, saturate=op.attrs["saturate"])
         return to_host(codes, made)
@@ -197,7 +213,7 @@ class CastToFp8(CastingPow2Scaled):
         return popops.pow2scale_cast_to_fp8(
             to.graph,
             to[op.inputs[0]],
-            _scale(to, op, 1),
+            scale_of(to, op, 1),
             op.output.dtype,
             to.prog,
             saturate=op.attrs["saturate"],
@@ -217,21 +233,21 @@ class CastFromFp8(CastingPow2Scaled):
     def types(self, op: NetworkOp) -> Types:
         """The shape of the input, and the float that the op says."""
         x = op.inputs[0]
-        _check_scale(op, 1)
-        _check_quarters(x)
+        check_scale(op, 1)
+        check_quarters(x)
         made = op.output.dtype
         require(made.is_float and not made.is_quarter, f"{made} is no float of 16 or 32 bits")
         return [(x.shape, made)]
 
     def evaluate(self, op: NetworkOp, x: Array, *log2_scale: Array) -> Array:
         """The product."""
-        return np.asarray(to_host(x, op.inputs[0].dtype) * _power(op, log2_scale))
+        return np.asarray(to_host(x, op.inputs[0].dtype) * power_of(op, log2_scale))
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One cast."""
         x, made = to[op.inputs[0]], op.output.dtype
         options = _throwing(op)
-        return popops.pow2scale_cast_from_fp8(to.graph, x, _scale(to, op, 1), to.prog, dtype=made, options=options)
+        return popops.pow2scale_cast_from_fp8(to.graph, x, scale_of(to, op, 1), to.prog, dtype=made, options=options)
 
 
 def _throwing(op: NetworkOp) -> dict[str, Any]:
@@ -249,7 +265,7 @@ def _numbers(op: NetworkOp, *operands: Array) -> list[Array]:
 
 
 @rule("matmul_pow2scaled")
-class MatMulPow2Scaled(OpRule):
+class MatMulPow2Scaled(Pow2Scaled):
     """A product of two matrices of 8-bit floats [m, k] · [k, n], or of g pairs of them, times ``2^log2_scale``."""
 
     operands = (2, 3)
@@ -261,8 +277,8 @@ class MatMulPow2Scaled(OpRule):
     def types(self, op: NetworkOp) -> Types:
         """[m, n], or [g, m, n], in f16."""
         a, b = op.inputs[:2]
-        _check_scale(op, 2)
-        _check_quarters(a, b)
+        check_scale(op, 2)
+        check_quarters(a, b)
         require(a.ndim == b.ndim and a.ndim in (2, 3), f"{a} and {b} are not both matrices or stacks of them")
         require(a.shape[:-2] == b.shape[:-2] and a.shape[-1] == b.shape[-2], f"{a} and {b} do not fit each other")
         return [((*a.shape[:-1], b.shape[-1]), f16)]
@@ -270,7 +286,7 @@ class MatMulPow2Scaled(OpRule):
     def evaluate(self, op: NetworkOp, a: Array, b: Array, *log2_scale: Array) -> Array:
         """NumPy's matmul, scaled."""
         left, right = _numbers(op, a, b)
-        return np.asarray((left @ right) * _power(op, log2_scale))
+        return np.asarray((left @ right) * power_of(op, log2_scale))
 
     def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
         """The same groups of both, the same rows of one and columns of the other."""
@@ -282,11 +298,11 @@ class MatMulPow2Scaled(OpRule):
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One matmul, grouped for three dimensions."""
         a, b = (to[v] for v in op.inputs[:2])
-        scale, options = _scale(to, op, 2), {**_options(to, op), **_throwing(op)}
+        scale, options = scale_of(to, op, 2), {**_options(to, op), **_throwing(op)}
         return poplin.matmul_pow2scaled(to.graph, a, b, scale, to.prog, like=to.like(op.output), options=options)
 
 
-class ConvolvingPow2Scaled(OpRule):
+class ConvolvingPow2Scaled(Pow2Scaled):
     """Base of convolutions of 8-bit floats and their gradients.
 
     Attributes:
@@ -308,8 +324,8 @@ class ConvolvingPow2Scaled(OpRule):
     def types(self, op: NetworkOp) -> Types:
         """Shape from the parameters, which the operands must fit, in f16."""
         *shapes, made = self.shapes(op.attrs["params"])
-        _check_scale(op, 2)
-        _check_quarters(*op.inputs[:2])
+        check_scale(op, 2)
+        check_quarters(*op.inputs[:2])
         for number, (value, shape) in enumerate(zip(op.inputs, shapes, strict=False)):
             require(value.shape == shape, f"operand {number} is {list(value.shape)}, its parameters say {list(shape)}")
         return [(made, f16)]
@@ -317,12 +333,12 @@ class ConvolvingPow2Scaled(OpRule):
     def evaluate(self, op: NetworkOp, *args: Array) -> Array:
         """The convolution in NumPy, scaled."""
         left, right = _numbers(op, *args[:2])
-        return np.asarray(self.plain.evaluate(op, left, right) * _power(op, args[2:]))
+        return np.asarray(self.plain.evaluate(op, left, right) * power_of(op, args[2:]))
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One call of the library."""
         left, right = (to[v] for v in op.inputs[:2])
-        how = {"scales": (_scale(to, op, 2), None), "throws": op.attrs["throws"], "options": _options(to, op)}
+        how = {"scales": (scale_of(to, op, 2), None), "throws": op.attrs["throws"], "options": _options(to, op)}
         made: Tensor = self.call(to.graph, left, right, op.attrs["params"], to.prog, **how)
         return made
 

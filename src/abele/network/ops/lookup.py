@@ -159,6 +159,13 @@ OVERLAID = 0.15
 """Share of a tile's memory that its look-ups and updates may then take for a while, where their hint has none. Guessed:
 what published runs give the products of an embedding's IPU, whose temporary data these overlay."""
 
+_FASTEST: dict[str, Any] = {
+    "usedForUpdate": False,
+    "planMinimisationTarget": "cyclesWithTable",
+    "indicesDistribution": "onePoint",
+}
+"""Options of a plan of look-ups in a table that is there for a moment."""
+
 LARGEST_COPY = 32
 """A table of more than this part of an IPU's memory is not copied for look-ups. Guessed: 20 KB of a tile."""
 
@@ -180,6 +187,19 @@ def _plan(to: Lowering, table: Shape, rows: Value, hint: PlanHint | None = None,
     )
 
 
+def _slice_plan(to: Lowering, table: Value, rows: Value, hint: PlanHint | None) -> SlicePlan:
+    """Plan of the rows that are looked up in ``table``.
+
+    A weight is laid out for the least memory, where it stays. What is computed is there for a moment: its plan is the
+    fastest, for indices that all may fall anywhere, as vertices are charged.
+    """
+    memory = to.graph.system.ipu.tile.total_bytes * to.graph.num_tiles
+    if not to.is_computed(table) or table.size * table.dtype.bytes > memory // LARGE_TABLE:
+        return _plan(to, table.shape, rows, hint)
+    share = OVERLAID if hint is None or hint.proportion is None else hint.proportion
+    return _plan(to, table.shape, rows, **_FASTEST, availableMemoryProportion=share)
+
+
 def _plan_as_stored(to: Lowering, table: Shape, rows: Value, stored: Tensor, **options: Any) -> SlicePlan:
     """Plan for a table other than a weight, with the column parts of ``stored``.
 
@@ -196,12 +216,11 @@ def _read_from(to: Lowering, table: Value, rows: Value, stored: Tensor) -> tuple
     rows in pieces, so a copy that goes once to the columns of the plan is the cheaper one unless rows are few: of
     [2560, 256] in f16 it takes 12,500 cycles instead of 345,000.
     """
-    options: dict[str, Any] = {"usedForUpdate": False, "planMinimisationTarget": "cyclesWithTable"}
-    whole = _plan_as_stored(to, table.shape, rows, stored, **options)
+    whole = _plan_as_stored(to, table.shape, rows, stored, **_FASTEST)
     memory = to.graph.system.ipu.tile.total_bytes * to.graph.num_tiles
-    if whole.column_split > 1 or table.size * table.dtype.bytes > memory // LARGEST_COPY:
+    if table.size * table.dtype.bytes > memory // LARGEST_COPY:
         return whole, stored
-    cut = _plan(to, table.shape, rows, **options)
+    cut = _plan(to, table.shape, rows, **_FASTEST)
     if cut.costs["cycles"] >= whole.costs["cycles"]:
         return whole, stored
     made = _new_table(to, table.shape, table.dtype, cut, "table")
@@ -252,6 +271,7 @@ class LookUp(OpRule):
 
     operands = 2
     hinted = True
+    depends_on_operands_alone = False
 
     def types(self, op: NetworkOp) -> Types:
         """One row for each number."""
@@ -294,7 +314,7 @@ class LookUp(OpRule):
         if not op.output.size:
             return to.graph.map(to.graph.variable(op.output.dtype, op.output.shape, name="rows"), 0)
         plan, tables, numbers = (
-            _plan(to, table.shape, op.output, op.hint),
+            _slice_plan(to, table, op.output, op.hint),
             _grouped(to[table], 2),
             _grouped(to[index], 1),
         )
@@ -308,9 +328,8 @@ class LookUp(OpRule):
         table = op.inputs[0]
         if operand != 0:
             return None
-        return _new_table(
-            to, table.shape, table.dtype, _plan(to, table.shape, op.output, op.hint), table.name or "table"
-        )
+        plan = _slice_plan(to, table, op.output, op.hint)
+        return _new_table(to, table.shape, table.dtype, plan, table.name or "table")
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """Rows of the gradient added up by their numbers."""

@@ -28,9 +28,12 @@ from abele.graph import (
 from abele.graph.gather import gathered
 from abele.machine import systems
 from abele.network.ops.sparse_slots import GRAIN, SlotPlan
-from abele.numerics import ElementType, u16
-from abele.poplibs import poplin
-from abele.poplibs.popsparse import dynamic, static_
+from abele.numerics import ElementType, f16, f32, u16
+from abele.poplibs import poplin, popops
+from abele.poplibs.poplin.contraction.host_kernel import UNSCALED, Scaling
+from abele.poplibs.poplin.operations.float8 import multiplies_quarters, scaling_of
+from abele.poplibs.popops.expr import Cast, Const, _1, _2
+from abele.poplibs.popsparse import dynamic, experimental, static_
 from abele.poplibs.popsparse.dynamic.fully_connected import (
     create_fully_connected_weights,
     fully_connected_fwd,
@@ -38,6 +41,8 @@ from abele.poplibs.popsparse.dynamic.fully_connected import (
     fully_connected_sparse_grad_w,
 )
 from abele.poplibs.popsparse.dynamic.tensors import DynamicSparseTensor
+from abele.poplibs.popsparse.experimental.matmul import bs_mat_mul
+from abele.poplibs.popsparse.float8 import check_chip, result_type, scaled_for_host
 from abele.poplibs.popsparse.host import host_product, host_sampled_product
 from abele.poplibs.popsparse.static_.layout import new_dense, new_values
 from abele.poplibs.popsparse.static_.lowering import build
@@ -57,24 +62,100 @@ Source: measured here, Bow IPU, f16.
 
 
 def sparse_product(
-    graph: Graph, values: Tensor, dense: Tensor, pattern: Pattern, prog: Steps, *, transposed: bool
+    graph: Graph,
+    values: Tensor,
+    dense: Tensor,
+    pattern: Pattern,
+    prog: Steps,
+    *,
+    transposed: bool,
+    scale: int | Tensor = 0,
+    throws: bool = True,
+    converts: bool = False,
 ) -> Tensor:
-    """S · dense, or Sᵀ · dense, for values [blocks, *block] and dense [k, n]."""
+    """S · dense, or Sᵀ · dense, for values [blocks, *block] and dense [k, n].
+
+    8-bit floats are multiplied by 2^``scale`` besides, on chips that multiply them or with ``converts`` in halves.
+    """
+    scaling = UNSCALED
+    if dense.dtype.is_quarter:
+        scaling = _scaling(graph, scale, prog, throws=throws)
+        values, dense = _multiplied_as("sparse_matmul", graph, (values, dense), prog, converts=converts)
     pattern, values = _for_device(pattern, values)
     rows, columns = pattern.shape[1 if transposed else 0], dense.shape[1]
-    out = graph.map_linear(graph.variable(dense.dtype, (rows, columns), name="product"))
+    out = graph.map_linear(graph.variable(result_type(dense.dtype), (rows, columns), name="product"))
     flops = 2 * pattern.num_values * columns
     call = graph.library_call(
-        prog, "popsparse.static_.sparse_matmul", inputs=(values, dense), outputs=(out,), flops=flops
+        prog,
+        "popsparse.static_.sparse_matmul",
+        inputs=(values, dense, *scaling.tensors),
+        outputs=(out,),
+        flops=flops,
     )
     planned, flat = pattern, values.flatten()
     if transposed:
         planned, places = transposed_values(pattern)
         flat = gathered(flat, places, np.ones(len(places), np.int64))
     with call as body:
-        build(graph, body, _layouts(graph, dense.dtype, planned, columns).layout, flat, dense, out)
-    note_host(prog, host_product(graph, pattern, values, dense, out, name="sparse_matmul", transposed=transposed))
+        build(graph, body, _layouts(graph, dense.dtype, planned, columns).layout, flat, dense, out, scaling=scaling)
+    scaled, first = scaled_for_host(graph, dense, scaling, "sparse_matmul")
+    product = host_product(graph, pattern, values, scaled, out, name="sparse_matmul", transposed=transposed)
+    note_host(prog, Sequence(first, product) if scaling.kind else product)
     return out
+
+
+def _scaling(graph: Graph, scale: int | Tensor, prog: Steps, *, throws: bool) -> Scaling:
+    return scaling_of(graph, "sparse_matmul", [scale], prog, throws=throws)
+
+
+def _multiplied_as(
+    name: str, graph: Graph, operands: tuple[Tensor, Tensor], prog: Steps, *, converts: bool
+) -> tuple[Tensor, Tensor]:
+    """8-bit operands as a chip multiplies them: as they are, or as halves, which have all of their numbers."""
+    if multiplies_quarters(graph.system) or not converts:
+        check_chip(name, operands[0].dtype, graph.system)
+        return operands
+    a, b = (popops.cast(graph, t, f16, prog, f"{name}/cast") for t in operands)
+    return a, b
+
+
+def sampled_quarters(
+    graph: Graph,
+    a: Tensor,
+    b: Tensor,
+    pattern: Pattern,
+    prog: Steps,
+    *,
+    scale: int | Tensor,
+    throws: bool,
+    converts: bool,
+) -> Tensor:
+    """a · bᵀ · 2^``scale`` of 8-bit floats at the places of a pattern, [blocks, *block], on the matrix units.
+
+    Sums go over whole words of 8-bit floats: zeros fill up the last.
+    """
+    missing = -a.shape[1] % _WORD
+    if missing:
+        zeros = [graph.map_linear(graph.constant(t.dtype, (t.shape[0], missing), 0.0)) for t in (a, b)]
+        a, b = (concat([t, z], 1) for t, z in zip((a, b), zeros, strict=True))
+    name, (m, k), n, (high, wide) = "sampled_matmul", pattern.shape, a.shape[1], pattern.block
+    a, b = _multiplied_as(name, graph, (a, b), prog, converts=converts)
+    sizes = (m, n, k), (high, _WORD, wide), pattern
+    if a.dtype.is_quarter:
+        params = experimental.BSMatMulParams(*sizes, a.dtype, f16, f16)
+        made = bs_mat_mul(graph, params, a, b.T, prog, scales=(scale, None), throws=throws, name=name)
+    else:
+        # Halves have no scale: sums in f32 are multiplied, and rounded once.
+        params = experimental.BSMatMulParams(*sizes, f16, f32, f32)
+        made = bs_mat_mul(graph, params, a, b.T, prog, name=name)
+        scaling = _scaling(graph, scale, prog, throws=throws)
+        factor = _2 if scaling.tensors else Const(2.0**scaling.log2)
+        made = popops.map(graph, Cast(_1 * factor, f16), [made, *scaling.tensors], prog, f"{name}/scale")
+    return made.reshape((pattern.num_blocks, high, wide))
+
+
+_WORD = 8
+"""8-bit floats of a sum that the matrix units take at a time. Source: machine.md §1.3."""
 
 
 def new_sparse_values(graph: Graph, dtype: ElementType, pattern: Pattern, columns: int, name: str) -> Tensor | None:

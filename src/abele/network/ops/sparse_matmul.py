@@ -93,7 +93,7 @@ class SparseMatMul(OpRule):
         require(
             dense.ndim == 2 and dense.shape[0] == read, f"{dense} has no {read} rows, which {pattern} is multiplied by"
         )
-        require(values.dtype == dense.dtype and dense.dtype.is_float, f"{values} and {dense} are not of one float type")
+        _require_alike(values, dense)
         return [((made, dense.shape[1]), dense.dtype)]
 
     def evaluate(self, op: NetworkOp, values: Array, dense: Array) -> Array:
@@ -146,7 +146,7 @@ class SampledMatMul(OpRule):
         pattern: Pattern = op.attrs["pattern"]
         fits = a.ndim == b.ndim == 2 and (a.shape[0], b.shape[0]) == pattern.shape and a.shape[1] == b.shape[1]
         require(fits, f"{a} and {b} are no rows and columns of {pattern}")
-        require(a.dtype == b.dtype and a.dtype.is_float, f"{a} and {b} are not of one float type")
+        _require_alike(a, b)
         return [((pattern.num_blocks, *pattern.block), a.dtype)]
 
     def evaluate(self, op: NetworkOp, a: Array, b: Array) -> Array:
@@ -165,6 +165,16 @@ class SampledMatMul(OpRule):
         by_a = sparse_matmul(net, grad, b, pattern) if wanted[0] else None
         by_b = sparse_matmul(net, grad, a, pattern, transposed=True) if wanted[1] else None
         return [by_a, by_b]
+
+
+def _require_alike(a: Value, b: Value) -> None:
+    """Raise unless two values are of one type, a float of 16 or 32 bits.
+
+    Raises:
+        NetworkError: They are not.
+    """
+    require(a.dtype == b.dtype and a.dtype.is_float, f"{a} and {b} are not of one float type")
+    require(not a.dtype.is_quarter, f"{a} is an 8-bit float, whose products have a scale: …_pow2scaled")
 
 
 def require_values(values: Value, pattern: Pattern) -> None:

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from abele.distribution.lowering import Lowering
 
 
+LARGEST_KNOWN = 2**24
+"""Elements of a constant that is made of others here; larger ones the device makes. Chosen: 64 MB of f32."""
+
+
 class View(OpRule):
     """A kind that moves no data: of constants, it is a constant."""
 
@@ -39,7 +43,7 @@ class View(OpRule):
             return op.inputs[0]
         contents = [net.contents(v) for v in op.inputs]
         known = [c for c in contents if c is not None]
-        if len(known) < len(contents):
+        if len(known) < len(contents) or (op.output.size > LARGEST_KNOWN and op.kind != "expand"):
             return None
         return net.constant(self.evaluate(op, *known), op.output.dtype)
 
