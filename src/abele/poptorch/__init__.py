@@ -9,10 +9,10 @@ import importlib.util
 import os
 import sys
 
+from abele.frontends import popart_enums as _popart
 from abele.frontends import poptorch as _front_end
 from abele.frontends.poptorch import *  # noqa: F403
 from abele.frontends.poptorch import __all__ as _names
-from abele.frontends.poptorch.options import popart_enums as _popart
 from abele.frontends.poptorch.options.environment import HARDWARE_VARIABLE as _HARDWARE
 
 _MODULES = (

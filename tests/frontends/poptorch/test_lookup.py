@@ -103,3 +103,15 @@ class KeepNodes(torch.nn.Module):
 def test_index__mask_that_the_model_makes__is_a_choice_of_known_rows() -> None:
     x = torch.randn(6, 3)
     assert torch.equal(poptorch.inferenceModel(KeepNodes())(x), 2 * x)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int8, torch.uint8, torch.int64])
+def test_division_by_powers_of_two__of_integers__rounds_down_as_pytorch(dtype: torch.dtype) -> None:
+    class Divided(nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return x // 4, x % 8, x // 1, x % 1, torch.div(x, 64, rounding_mode="floor"), x // 3, x % 5
+
+    x = torch.tensor([-127, -65, -64, -9, -8, -7, -1, 0, 1, 5, 7, 8, 63, 64, 100, 127]).to(dtype)
+    model = Divided()
+    for got, want in zip(poptorch.inferenceModel(model)(x), model(x), strict=True):
+        assert got.tolist() == want.tolist()

@@ -121,6 +121,7 @@ def test_attention__masks_of_sequences__train_as_in_torch_without_hidden_keys(ma
 
 
 @pytest.mark.slow
+@pytest.mark.rest
 @pytest.mark.parametrize("style", ["sdpa", "explicit"])
 @pytest.mark.parametrize("mask", FURTHER)
 def test_attention__further_spellings_of_masks__train_as_in_torch_without_hidden_keys(

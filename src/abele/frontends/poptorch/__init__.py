@@ -13,6 +13,7 @@ if importlib.util.find_spec("torch") is None:
         remedy="pip install 'abele[torch]', or torch itself",
     )
 
+from abele.frontends.popart_enums import MeanReductionStrategy, ReductionType
 from abele.frontends.poptorch import (
     _impl,
     _logging,
@@ -33,11 +34,9 @@ from abele.frontends.poptorch.enums import (
     HalfFloatCastingBehavior,
     Liveness,
     MatMulSerializationMode,
-    MeanReductionStrategy,
     MultiConvPlanType,
     OutputMode,
     OverlapMode,
-    ReductionType,
     SharingStrategy,
     SyncPattern,
     VariableRetrievalMode,

@@ -17,22 +17,6 @@ class OutputMode(IntEnum):
     Default = 4
 
 
-class ReductionType(IntEnum):
-    """Reduction of the values of several micro-batches."""
-
-    Sum = 0
-    Mean = 1
-    NoReduction = 2
-
-
-class MeanReductionStrategy(IntEnum):
-    """Time at which the mean over accumulated gradients is taken."""
-
-    Running = 0
-    Post = 1
-    PostAndLoss = 2
-
-
 class ConnectionType(IntEnum):
     """Time at which a device is attached to."""
 

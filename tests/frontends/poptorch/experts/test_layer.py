@@ -53,7 +53,7 @@ def test_layer__captured__has_outputs_and_gradients_of_plain_pytorch(way: str) -
     checked(model, (x, torch.randn(11, 6)), twin=twin)
 
 
-@pytest.mark.parametrize("dropless", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("dropless", [False, pytest.param(True, marks=[pytest.mark.slow, pytest.mark.rest])])
 @pytest.mark.parametrize(
     ("tokens", "num_experts", "top_k", "bias"),
     [(1, 3, 1, 0.0), (5, 1, 1, 0.0), (4, 3, 3, 0.0), (9, 3, 1, 50.0), (13, 5, 2, 50.0)],

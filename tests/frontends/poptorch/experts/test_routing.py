@@ -8,17 +8,18 @@ import numpy as np
 import pytest
 import torch
 from experts_kit import choices_in_turn
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abele import poptorch
 from abele.poptorch import experts as ex
+from support.examples import examples
 
 
 @given(
     st.integers(1, 3), st.integers(1, 9), st.integers(1, 6), st.integers(1, 6), st.integers(1, 7), st.integers(0, 2**32)
 )
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_route__any_scores__gives_slots_in_turn(
     groups: int, size: int, num_experts: int, k: int, capacity: int, seed: int
 ) -> None:
@@ -83,6 +84,8 @@ def test_losses__of_equal_probabilities__are_at_their_least() -> None:
     assert float(ex.load_balancing_loss(equal, experts)) == pytest.approx(1.0)
     one = torch.eye(4)[torch.zeros(8, dtype=torch.long)]
     assert float(ex.load_balancing_loss(one, torch.zeros(8, 1, dtype=torch.long))) == pytest.approx(4.0)
+    loads = torch.full((1, 4), 2)
+    assert float(ex.load_balancing_loss(equal, experts, loads=loads)) == pytest.approx(1.0)
     assert float(ex.router_z_loss(torch.zeros(3, 4))) == pytest.approx(math.log(4) ** 2)
 
 

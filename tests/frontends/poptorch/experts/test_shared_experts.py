@@ -69,7 +69,10 @@ def test_experts__clipped_by_norm__count_the_parts_of_all_replicas() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("size", "replicas"), [(2, 2), (1, 2), (2, 4)])
+@pytest.mark.parametrize(
+    ("size", "replicas"),
+    [pytest.param(2, 2, marks=pytest.mark.rest), pytest.param(1, 2, marks=pytest.mark.rest), (2, 4)],
+)
 def test_experts__without_drops__agree_on_the_number_of_passes(size: int, replicas: int) -> None:
     made = trains_alike(size, replicas, dropless=True, capacity_factor=0.4)
     assert made.load().passes > 2

@@ -122,6 +122,7 @@ def test_from_dense__keeps_the_largest_blocks_and_comes_back(block: int) -> None
     sparse = SparseLinear.from_dense(dense, 0.25, block)
     weight = dense.weight.detach().numpy()
     back = sparse.to_dense().weight.detach().numpy()
+    np.testing.assert_array_equal(sparse.weight.detach(), back)
     np.testing.assert_array_equal(back[back != 0], weight[back != 0])
     sums = np.abs(weight).reshape(48 // block, block, 32 // block, block).sum((1, 3))
     kept = sums[sparse.pattern.mask]

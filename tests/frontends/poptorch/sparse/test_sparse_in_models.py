@@ -259,3 +259,18 @@ def test_pruning__of_a_trained_network_to_a_tenth__keeps_its_accuracy() -> None:
     assert all(layer.density < 0.11 for layer in driver.carrier.layers.values())
     assert accuracy(model.net) > accuracy(dense) - 0.05
     assert accuracy(model.net) > accuracy(cut(0.1)) + 0.02
+
+
+def test_sparse_layers__in_pytorchs_encoder__run_by_its_fast_path_and_on_the_device() -> None:
+    torch.manual_seed(3)
+    encoder = nn.TransformerEncoderLayer(32, 2, 64, 0.0, batch_first=True).eval()
+    dense = copy.deepcopy(encoder)
+    for name in ("linear1", "linear2"):
+        thin = SparseLinear.from_dense(getattr(encoder, name), 0.3)
+        setattr(encoder, name, thin)
+        setattr(dense, name, thin.to_dense())
+    x = torch.randn(2, 6, 32)
+    with torch.no_grad():
+        expected = dense(x)
+        torch.testing.assert_close(encoder(x), expected)
+    torch.testing.assert_close(poptorch.inferenceModel(encoder)(x), expected, rtol=1e-4, atol=1e-5)

@@ -93,6 +93,35 @@ def test_products__of_torch_sparse__are_pytorch(name: str) -> None:
     torch.testing.assert_close(made, PRODUCTS[name](sparse, x), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_sampled_product__of_trained_factors__is_the_dense_one_at_the_places(turned: bool) -> None:
+    dense = torch.where(torch.rand(8, 12) < 0.4, torch.randn(8, 12), 0.0)
+
+    class Sampled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            held = dense.T.contiguous() if turned else dense
+            self.register_buffer("a", sparse_of(held, "csr"))
+            self.left, self.right = nn.Parameter(torch.ones(8, 3)), nn.Parameter(torch.full((3, 12), 0.5))
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            held: Any = self.a
+            scores = torch.sparse.sampled_addmm(held.t() if turned else held, self.left, self.right, beta=0.5, alpha=2)
+            made = scores @ x
+            return made, poptorch.identity_loss(made.square(), "mean")
+
+    model, x = Sampled(), torch.randn(12, 5)
+    left, right = (p.detach().clone().requires_grad_() for p in (model.left, model.right))
+    training = poptorch.trainingModel(model, None, torch.optim.SGD(model.parameters(), lr=0.1))
+    for _ in range(2):
+        expected = (2 * left @ right * (dense != 0) + 0.5 * dense) @ x
+        torch.testing.assert_close(training(x)[0], expected.detach(), rtol=1e-4, atol=1e-5)
+        grads = torch.autograd.grad(expected.square().mean(), (left, right))
+        with torch.no_grad():
+            for factor, grad in zip((left, right), grads, strict=True):
+                factor -= 0.1 * grad
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_sparse_parameter__trained__is_the_dense_one_at_its_places(kind: str) -> None:
     dense, x, target = matrix(), torch.randn(6, 12), torch.randn(6, 8)
@@ -136,6 +165,7 @@ def test_sparse_parameter__trained__is_the_dense_one_at_its_places(kind: str) ->
         (lambda a, x: a.sum() + x, "sum of a sparse tensor"),
         (lambda a, x: a.values() + x[0, 0], "values of a sparse tensor"),
         (lambda a, x: torch.addmm(a, a, x), "sparse addend"),
+        (lambda a, x: torch.sparse.sampled_addmm(a, a, x), "sampled_addmm of sparse factors"),
     ],
 )
 def test_calls__without_a_meaning_for_sparse_tensors__are_refused(function: Product, text: str) -> None:

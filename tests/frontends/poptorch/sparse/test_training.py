@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -19,6 +19,7 @@ from abele.errors import InvalidOptionError
 from abele.frontends.poptorch.sparse import SparseLinear
 from abele.frontends.poptorch.sparse.patterns import places_of
 from abele.poptorch import sparse
+from support.examples import examples
 
 
 class Net(nn.Module):
@@ -47,7 +48,7 @@ def step(net: nn.Module, optimizer: torch.optim.Optimizer, given: tuple[torch.Te
 
 
 @pytest.mark.parametrize("method", [sparse.RigL, sparse.SET])
-@settings(max_examples=6, deadline=None)
+@examples(6)
 @given(
     block=st.sampled_from([4, 1, 8, 16]),
     fraction=st.floats(0, 1),

@@ -105,6 +105,15 @@ def test_rigl__of_replicas_that_accumulate__is_pytorch() -> None:
     check_training(Small(), options, adam, [batch(32) for _ in range(4)])
 
 
+def test_rigl__of_replicas_that_share_moments__is_pytorch() -> None:
+    options = poptorch.Options().replicationFactor(2)
+    shared = poptorch.TensorLocationSettings().useReplicatedTensorSharding(True)
+    options.TensorLocations.setOptimizerLocation(shared.minElementsForReplicatedTensorSharding(2))
+    training = check_training(Small(), options, adam, [batch(16) for _ in range(4)])
+    assert training._compiled is not None
+    assert training._compiled.session.compiled.ends.state["one.values/moment1"].flat.replicas == 2
+
+
 def test_rigl__in_half_precision__is_pytorch_within_its_rounding() -> None:
     def momentum(net: nn.Module) -> torch.optim.Optimizer:
         return torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from abele import lowrank, poptorch
-from abele.errors import AbeleError, TypeMismatchError
+from abele.errors import AbeleError, TensorError, TypeMismatchError
 from abele.poptorch import sparse
 from abele.sparsity import banded_pattern
 
@@ -50,6 +50,17 @@ def test_layer__input_of_whole_numbers__is_refused() -> None:
         _layer()(torch.ones(4, 16, dtype=torch.int32))
     with pytest.raises(AbeleError, match=r"takes \[..., 16\], got \[4, 15\]"):
         _layer()(torch.ones(4, 15))
+
+
+def test_layer__values_of_another_shape_or_not_finite__are_refused() -> None:
+    layer = _layer()
+    with pytest.raises(TensorError, match=r"are \[128, 1, 1\], got \[3\]"):
+        layer.set_pattern(layer.pattern, torch.ones(3))
+    dense = torch.nn.Linear(16, 16)
+    with torch.no_grad():
+        dense.weight[3, 5] = torch.nan
+    with pytest.raises(TensorError, match="1 of 256 weights are not finite"):
+        sparse.SparseLinear.from_dense(dense, 0.5)
 
 
 def test_low_rank__complex_vectors_and_other_matrices__are_refused() -> None:

@@ -63,15 +63,22 @@ def dynamic_sparse_linear(
     return made if bias is None else made + bias.to(x.dtype)
 
 
+def sampled_product(a: torch.Tensor, b: torch.Tensor, pattern: Pattern) -> torch.Tensor:
+    """Values of a · bᵀ at the places of a pattern [blocks, *block], for a [m, k] and b [n, k]; in recorded models."""
+    PATTERNS[pattern.digest] = pattern
+    made: torch.Tensor = torch.ops.abele.sampled_product(a, b, pattern.digest)
+    return made
+
+
 def dense_weight(values: torch.Tensor, pattern: Pattern) -> torch.Tensor:
     """The dense matrix of a pattern's values, zeros elsewhere; differentiable."""
     flat = values.new_zeros(pattern.shape[0] * pattern.shape[1])
     # The array is kept and not the tensor: one that is made while PyTorch records has no values.
-    return flat.index_put((torch.from_numpy(_places(pattern)),), values.reshape(-1)).reshape(pattern.shape)
+    return flat.index_put((torch.from_numpy(places_of(pattern)),), values.reshape(-1)).reshape(pattern.shape)
 
 
 @lru_cache(64)
-def _places(pattern: Pattern) -> Int64:
+def places_of(pattern: Pattern) -> Int64:
     """Place in the flat dense matrix of each of a pattern's values [values]."""
     every = np.arange(pattern.shape[0] * pattern.shape[1]).reshape(pattern.shape)
     return np.asarray(pattern.values_of(every).reshape(-1), np.int64)
@@ -102,6 +109,18 @@ def _dynamic_sparse_linear(x: torch.Tensor, words: torch.Tensor, slots: torch.Te
 @_dynamic_sparse_linear.register_fake
 def _(x: torch.Tensor, words: torch.Tensor, slots: torch.Tensor, plan: str) -> torch.Tensor:
     return x.new_empty((*x.shape[:-1], PLANS[plan].shape[0]))
+
+
+@torch.library.custom_op("abele::sampled_product", mutates_args=())
+def _sampled_product(a: torch.Tensor, b: torch.Tensor, pattern: str) -> torch.Tensor:
+    found = PATTERNS[pattern]
+    values = (a @ b.T).reshape(-1)[torch.from_numpy(places_of(found))]
+    return values.reshape((found.num_blocks, *found.block))
+
+
+@_sampled_product.register_fake
+def _(a: torch.Tensor, b: torch.Tensor, pattern: str) -> torch.Tensor:
+    return a.new_empty((PATTERNS[pattern].num_blocks, *PATTERNS[pattern].block))
 
 
 def _check_inputs(x: torch.Tensor, inputs: int) -> None:

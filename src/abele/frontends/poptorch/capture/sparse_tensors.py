@@ -21,7 +21,13 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
 from abele.errors import UnsupportedOpError
-from abele.frontends.poptorch.capture.sparse_products import PATTERNS, PLANS, dense_weight, sparse_linear
+from abele.frontends.poptorch.capture.sparse_products import (
+    PATTERNS,
+    PLANS,
+    dense_weight,
+    sampled_product,
+    sparse_linear,
+)
 from abele.frontends.poptorch.program.blocks import user_line
 from abele.frontends.poptorch.values.sparse import held_values, is_sparse, pattern_of
 from abele.sparsity import Pattern
@@ -171,6 +177,16 @@ def _added(c: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Tens
     return scaled if beta == 0 else (c if beta == 1 else c * beta) + scaled
 
 
+def _sampled(c: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1, out: None = None) -> SparseOperand:
+    """alpha · a · b at the places of c, plus beta · c."""
+    if not isinstance(c, SparseOperand) or isinstance(a, SparseOperand) or isinstance(b, SparseOperand):
+        raise _refused("sampled_addmm", "of sparse factors")
+    left, right = (b.T, a) if c.turned else (a, b.T)
+    product = sampled_product(left, right, c.pattern)
+    values = product * alpha + c.find() * beta if beta else product * alpha
+    return replace(c, find=lambda: values)
+
+
 def _transposed(sparse: SparseOperand, first: int, second: int) -> SparseOperand:
     return sparse if first % 2 == second % 2 else sparse.t()
 
@@ -186,6 +202,7 @@ _MEANINGS: dict[str, Callable[..., Any]] = {
     "__rmatmul__": _reversed_product,
     "linear": _linear,
     **dict.fromkeys(("addmm", "addmv", "_sparse_addmm"), _added),
+    **dict.fromkeys(("sampled_addmm", "sparse_sampled_addmm"), _sampled),
     **dict.fromkeys(("t", "adjoint"), SparseOperand.t),
     **dict.fromkeys(("transpose", "swapaxes"), _transposed),
     "to_dense": SparseOperand.to_dense,

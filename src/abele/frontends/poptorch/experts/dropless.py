@@ -61,7 +61,8 @@ class ChoicesInOrder:
     @classmethod
     def of(cls, experts: Tensor, num_experts: int, settings: PassSettings) -> ChoicesInOrder:
         """The order of choices [tokens, k], a counting sort."""
-        places, load = places_in_experts(experts, num_experts)
+        places, loads = places_in_experts(experts, num_experts)
+        load = loads[0]
         starts = load.cumsum(0) - load
         rank = (indicators(experts, num_experts) * starts).sum(2) + places
         order = inverse_numbers(rank.reshape(-1), rank.numel())

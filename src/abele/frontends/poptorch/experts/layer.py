@@ -8,6 +8,7 @@ from typing import ClassVar, NamedTuple
 
 import torch
 
+from abele.counts import check_counts
 from abele.errors import nearest
 from abele.frontends.poptorch.errors import Error
 from abele.frontends.poptorch.experts.dropless import ChoicesInOrder, PassSettings, apply_without_drops
@@ -18,7 +19,7 @@ from abele.frontends.poptorch.experts.parallel import from_experts, to_experts
 from abele.frontends.poptorch.experts.routing import capacity_of, check_scores, choose_experts, choose_tokens, route
 from abele.frontends.poptorch.functions.split_layers import SplitLayer, together
 from abele.frontends.poptorch.program.recording import isRunningOnIpu
-from abele.frontends.poptorch.values.checks import check_counts, check_numbers
+from abele.frontends.poptorch.values.checks import check_numbers
 
 Tensor = torch.Tensor
 
@@ -182,9 +183,9 @@ class MixtureOfExperts(SplitLayer):
             made = self._of_experts_choice(tokens, weights, groups)
             balance = None
         else:
-            made, experts = self._of_tokens_choice(tokens, logits, weights, groups)
+            made, experts, loads = self._of_tokens_choice(tokens, logits, weights, groups)
             shares = weights if self.scores == "softmax" else weights / weights.sum(1, keepdim=True)
-            balance = load_balancing_loss(shares, experts, groups=groups)
+            balance = load_balancing_loss(shares, experts, groups=groups, loads=loads)
         if self.shared_hidden:
             made = made + apply_experts(tokens.unsqueeze(0), self._weights("shared_"), self.activation)[0]
         return MixtureOutput(made.reshape(x.shape).to(x.dtype), self._auxiliary(logits, balance))
@@ -199,14 +200,17 @@ class MixtureOfExperts(SplitLayer):
         self._count(slots, tokens.shape[0], torch.zeros((), dtype=torch.int64), torch.ones((), dtype=torch.int64))
         return chosen.combine(self._experts(chosen.dispatch(tokens)))
 
-    def _of_tokens_choice(self, tokens: Tensor, logits: Tensor, weights: Tensor, groups: int) -> tuple[Tensor, Tensor]:
+    def _of_tokens_choice(
+        self, tokens: Tensor, logits: Tensor, weights: Tensor, groups: int
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Results of experts, the experts of each token, and choices of each expert in each group where known."""
         selection = logits + torch.randn_like(logits) * self.noise if self.noise and self.training else None
         capacity = self._capacity(tokens.shape[0] // groups)
         if self.dropless:
-            return self._in_passes(tokens, weights, selection, capacity)
+            return *self._in_passes(tokens, weights, selection, capacity), None
         routing = route(weights, self.top_k, capacity, selection=selection, normalise=self.normalise, groups=groups)
         self._count(routing.load, tokens.shape[0], routing.dropped, torch.ones((), dtype=torch.int64))
-        return routing.combine(self._experts(routing.dispatch(tokens))), routing.experts
+        return routing.combine(self._experts(routing.dispatch(tokens))), routing.experts, routing.loads
 
     def _in_passes(
         self, tokens: Tensor, scores: Tensor, selection: Tensor | None, capacity: int

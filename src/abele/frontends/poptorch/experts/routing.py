@@ -38,7 +38,7 @@ class Routing:
         weights: Their weights, [tokens, k]; gradients flow through them.
         slots: Slot of each choice, [tokens, k]; ``num_slots`` where it was dropped.
         choices: Choice in each slot, [num_slots]: token · k + rank; tokens · k where a slot is empty.
-        load: Choices of each expert, dropped ones too, [experts].
+        loads: Choices of each expert in each group of tokens, dropped ones too, [groups, experts].
         capacity: Slots of each expert, over all groups.
     """
 
@@ -46,7 +46,7 @@ class Routing:
     weights: torch.Tensor
     slots: torch.Tensor
     choices: torch.Tensor
-    load: torch.Tensor
+    loads: torch.Tensor
     capacity: int
 
     @property
@@ -55,15 +55,20 @@ class Routing:
         return self.choices.shape[0]
 
     @property
+    def load(self) -> torch.Tensor:
+        """Choices of each expert, dropped ones too: [experts]."""
+        return self.loads.sum(0)
+
+    @property
     def dropped(self) -> torch.Tensor:
         """Choices that found no slot: int[]."""
-        return (self.slots >= self.num_slots).sum()
+        return (self.loads - self.capacity // self.loads.shape[0]).clamp(min=0).sum()
 
     def dispatch(self, tokens: torch.Tensor) -> torch.Tensor:
         """``tokens`` [tokens, dim] in the slots of experts: [experts, capacity, dim], zeros in empty slots."""
         of_slot = torch.div(self.choices, self.slots.shape[1], rounding_mode="floor")
         moved = move_rows(tokens, of_slot, self.slots)
-        return moved.reshape(self.load.shape[0], self.capacity, tokens.shape[1])
+        return moved.reshape(self.loads.shape[1], self.capacity, tokens.shape[1])
 
     def combine(self, made: torch.Tensor) -> torch.Tensor:
         """Results of experts in their slots, [experts, capacity, dim], as weighted sums for tokens: [tokens, dim]."""
@@ -119,13 +124,13 @@ def route(
     """
     tokens, num_experts = check_scores(scores, top_k, capacity, groups)
     weights, experts = choose_experts(scores, top_k, selection=selection, normalise=normalise)
-    places, load = places_in_experts(experts, num_experts, groups)
+    places, loads = places_in_experts(experts, num_experts, groups)
     # Slots of an expert lie together: those of the first group, of the second, …
     total, size = num_experts * groups * capacity, tokens // groups
     group = torch.div(torch.arange(tokens), size, rounding_mode="floor").unsqueeze(1)
     slots = torch.where(places < capacity, (experts * groups + group) * capacity + places, total)
     choices = inverse_numbers(slots.reshape(-1), total)
-    return Routing(experts, weights, slots, choices, load, groups * capacity)
+    return Routing(experts, weights, slots, choices, loads, groups * capacity)
 
 
 def check_scores(scores: torch.Tensor, top_k: int, capacity: int, groups: int) -> tuple[int, int]:
@@ -165,15 +170,15 @@ def check_scores(scores: torch.Tensor, top_k: int, capacity: int, groups: int) -
 
 
 def places_in_experts(experts: torch.Tensor, num_experts: int, groups: int = 1) -> tuple[torch.Tensor, torch.Tensor]:
-    """Number of each choice among those of its expert, [tokens, k], and choices of each expert, [experts].
+    """Number of each choice among those of its expert, [tokens, k], and choices of each expert, [groups, experts].
 
     A running sum over indicators: first choices of all tokens of a group come before second ones.
     """
     tokens, k = experts.shape
     in_turn = experts.reshape(groups, tokens // groups, k).transpose(1, 2).reshape(groups, -1)
     chosen = indicators(in_turn, num_experts)
-    place = ((chosen.cumsum(1) - 1) * chosen).sum(2)
-    return place.reshape(groups, k, -1).transpose(1, 2).reshape(tokens, k), chosen.sum((0, 1))
+    place = (chosen.cumsum(1) * chosen).sum(2) - 1
+    return place.reshape(groups, k, -1).transpose(1, 2).reshape(tokens, k), chosen.sum(1)
 
 
 @dataclass(frozen=True, eq=False)

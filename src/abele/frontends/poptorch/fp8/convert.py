@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -83,23 +83,36 @@ def _multiplied(
     transposed: tuple[bool, bool],
     dtype: torch.dtype,
 ) -> Tensor:
+    """A product of matrices over both operands' scales, times a factor."""
+    allow = scaled[0].allow_conversion
+    return scaled_product(
+        scaled, lambda e: matmul_pow2scaled(left, right, e, transposed=transposed, allow_conversion=allow), dtype
+    )
+
+
+def scaled_product(
+    scaled: tuple[Fp8Recipe, Tensor, float], product: Callable[[Tensor], Tensor], dtype: torch.dtype
+) -> Tensor:
     """A product over both operands' scales, times a factor.
 
-    ``scaled`` is the recipe, the sum of the scales' exponents, and the factor. A product takes exponents of 6 bits; two
-    scales that follow data may add up to more, as those of a tensor of zeros and another do. What is left is
-    multiplied afterwards.
+    A product takes exponents of 6 bits; two scales that follow data may add up to more, as those of a tensor of zeros
+    and another do. What is left is multiplied afterwards.
+
+    Args:
+        scaled: The recipe, the sum of the scales' exponents, and the factor.
+        product: Function of an exponent, which gives the product times that power of two.
+        dtype: Type of the result.
     """
     recipe, scales, factor = scaled
     power = round(math.log2(factor))
     exponents, rest = power - scales if power else -scales, factor / 2.0**power
-    allow = recipe.allow_conversion
     if not recipe.may_exceed(power):
-        made = matmul_pow2scaled(left, right, exponents, transposed=transposed, allow_conversion=allow)
+        made = product(exponents)
     else:
         fits = exponents.clamp(SCALES.start, SCALES.stop - 1)
-        made = matmul_pow2scaled(left, right, fits, transposed=transposed, allow_conversion=allow)
+        made = product(fits)
         # 2 to a power that data decides, exactly: the number 1 as an 8-bit float, scaled.
-        one = pow2scale_cast_to_fp8(torch.ones((), device=left.device), 0)
+        one = pow2scale_cast_to_fp8(torch.ones((), device=scales.device), 0)
         made = made.float() * pow2scale_cast_from_fp8(one, exponents - fits, torch.float32)
     return (made if rest == 1 else made * rest).to(dtype)
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 
 from abele.errors import BatchSizeError
-from abele.frontends.poptorch.enums import MeanReductionStrategy, OutputMode, ReductionType
+from abele.frontends.popart_enums import MeanReductionStrategy, ReductionType
+from abele.frontends.poptorch.enums import OutputMode
 from abele.frontends.poptorch.errors import CheckError, Error
 from abele.frontends.poptorch.models.grouping import groups_of_replicas
 from abele.frontends.poptorch.options import Options

@@ -25,10 +25,12 @@ from abele.frontends.poptorch.options.options import ANCHOR_NAMES
 from abele.frontends.poptorch.program.profiling import tracepoints
 from abele.frontends.poptorch.values.tensors import from_array
 from abele.machine import HostComputer, hosts
+from abele.network import Network
 from abele.network.ir import network_text
 from abele.report import HostProfile, Report
 from abele.report.display import view_hint
 from abele.runtime.engine.run_log import REPORT_NAME
+from abele.session import SharedArrays
 from abele.trace.environment import begin_from_environment
 from abele.trace.shared import hold_recording
 from abele.writing import writing
@@ -57,6 +59,15 @@ class Inspection(Latencies):
         if self._compiled is None:
             raise Error(NOT_COMPILED)
         return self._compiled
+
+    def __abele_network__(self) -> tuple[Network, SharedArrays]:
+        """The model as it was recorded and its newest weights, as :func:`abele.onnx.export` asks for them.
+
+        Raises:
+            Error: Nothing is compiled yet.
+        """
+        compiled = self._require()
+        return compiled.captured.net, compiled.session.weights
 
     @property
     def executable(self) -> Executable:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import torch
 
+from abele.frontends.popart_enums import GradientTensorTrackingMethod
 from abele.frontends.poptorch.enums import CommGroupType, ConnectionType, OutputMode, SyncPattern
 from abele.frontends.poptorch.errors import CheckError, OptionValueError
 from abele.frontends.poptorch.options import environment, files
@@ -19,7 +20,6 @@ from abele.frontends.poptorch.options.distributed import DistributedOptions, Jit
 from abele.frontends.poptorch.options.execution import AbeleOptions
 from abele.frontends.poptorch.options.locations import TensorLocationOptions
 from abele.frontends.poptorch.options.popart import CHEAP_AGAIN, STAGES_AGAIN, PopartOptions
-from abele.frontends.poptorch.options.popart_enums import GradientTensorTrackingMethod
 from abele.frontends.poptorch.options.precision import PrecisionOptions
 from abele.frontends.poptorch.options.strategies import ExecutionStrategy, PipelinedExecution, check_strategy
 from abele.frontends.poptorch.options.training import TrainingOptions

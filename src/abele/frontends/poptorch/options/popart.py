@@ -6,9 +6,9 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import Any, Self
 
+from abele.frontends.popart_enums import RecomputationType
 from abele.frontends.poptorch.errors import Error, OptionValueError
 from abele.frontends.poptorch.options.checked import Freezable
-from abele.frontends.poptorch.options.popart_enums import RecomputationType
 
 _FLAGS = """
 aliasZeroCopy autoRecomputation.enabled

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 import torch
 
 from abele.errors import InvalidOptionError
-from abele.frontends.poptorch.enums import MeanReductionStrategy, ReductionType
+from abele.frontends.popart_enums import MeanReductionStrategy, ReductionType
 from abele.frontends.poptorch.options.checked import CheckedOptions
 from abele.options import Option, OptionTable, flag, integer
 

@@ -6,6 +6,7 @@ SparseLinear(in_features=64, out_features=32, bias=True, 512 weights held (densi
 """
 
 from abele.frontends.poptorch.sparse.attention import BlockSparseSelfAttention, block_sparse_attention
+from abele.frontends.poptorch.sparse.float8 import Fp8SparseLinear, fp8_sparse_linear
 from abele.frontends.poptorch.sparse.layers import BlockSparseLinear, SparseLinear
 from abele.frontends.poptorch.sparse.pruning import MagnitudePruning, NofM
 from abele.frontends.poptorch.sparse.saving import LayerSaving, SavingReport, report
@@ -16,6 +17,7 @@ __all__ = [
     "BlockSparseLinear",
     "BlockSparseSelfAttention",
     "Fixed",
+    "Fp8SparseLinear",
     "LayerSaving",
     "MagnitudePruning",
     "NofM",
@@ -25,5 +27,6 @@ __all__ = [
     "SparseLinear",
     "SparseTraining",
     "block_sparse_attention",
+    "fp8_sparse_linear",
     "report",
 ]

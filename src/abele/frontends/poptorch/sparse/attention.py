@@ -14,9 +14,10 @@ from math import prod, sqrt
 import numpy as np
 import torch
 
+from abele.counts import check_counts
 from abele.errors import PatternMismatchError, SparsePatternError, TypeMismatchError
 from abele.frontends.poptorch.capture.block_attention import stacked_attention
-from abele.frontends.poptorch.values.checks import check_counts
+from abele.frontends.poptorch.values.checks import check_probability
 from abele.sparsity import Pattern, split_stack, stack_patterns
 
 HeadPatterns = Pattern | Sequence[Pattern]
@@ -30,11 +31,17 @@ def block_sparse_attention(
     pattern: HeadPatterns,
     causal: bool = False,
     scale: float | None = None,
+    *,
+    key_padding_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
 ) -> torch.Tensor:
     """Scaled dot product attention over the blocks of a pattern.
 
     As ``torch.nn.functional.scaled_dot_product_attention`` with the pattern as its mask, but for queries that see
     nothing: they are zeros, not NaN.
+
+    Sequences may be shorter than the pattern: they have its upper left corner, filled up to whole blocks with keys that
+    nothing sees.
 
     Args:
         q: Queries [..., heads, queries, width].
@@ -43,19 +50,32 @@ def block_sparse_attention(
         pattern: Blocks of scores that are made, of queries × keys.
         causal: True to hide keys behind each query; blocks that are hidden throughout are not made.
         scale: Factor of the scores; by default 1 / √width.
+        key_padding_mask: True for keys that no query sees, such as padding, bool[..., keys].
+        dropout_p: Probability with which each share of a key becomes zero, whether a module trains or not.
 
     Returns:
         [..., heads, queries, width of V].
 
     Raises:
         SparsePatternError: A number of patterns that is neither one nor that of heads.
-        PatternMismatchError: A pattern of another shape than queries × keys, or operands that do not fit each other.
+        PatternMismatchError: A pattern of fewer queries or keys, or operands that do not fit each other.
+        TypeMismatchError: A mask that is not of truth values.
+        InvalidOptionError: A probability below 0, or of 1 and more.
     """
+    check_probability(dropout_p=dropout_p)
     stack = _stack(q, k, v, pattern, causal)
-    one, two, three = (t.reshape((prod(t.shape[:-2]), *t.shape[-2:])) for t in (q, k, v))
+    queries, keys, height = q.shape[-2], k.shape[-2], stack.block[0]
+    rows, columns = -(-queries // height) * height, stack.shape[1]
+    one, two, three = (
+        _filled(t.reshape((prod(t.shape[:-2]), *t.shape[-2:])), count)
+        for t, count in ((q, rows), (k, columns), (v, columns))
+    )
+    hidden = _hidden(q, key_padding_mask, keys, columns)
     factor = 1.0 / sqrt(max(q.shape[-1], 1)) if scale is None else float(scale)
-    made = stacked_attention(one, two, three, stack, causal=causal, scale=factor)
-    return made.reshape((*q.shape[:-1], v.shape[-1]))
+    made = stacked_attention(
+        one, two, three, stack, causal=causal, scale=factor, hidden=hidden, dropout=float(dropout_p)
+    )
+    return made[:, :queries].reshape((*q.shape[:-1], v.shape[-1]))
 
 
 class BlockSparseSelfAttention(torch.nn.Module):
@@ -67,17 +87,27 @@ class BlockSparseSelfAttention(torch.nn.Module):
         pattern: Blocks of scores that are made, of tokens × tokens; for all heads, or one for each.
         causal: True to hide tokens behind each.
         bias: True to add biases in the projections.
+        dropout: Probability with which each share of a token becomes zero while training.
 
     Raises:
         SparsePatternError: A number of patterns that is neither one nor that of heads.
         PatternMismatchError: A pattern that is not square, or a width that is no multiple of the heads.
+        InvalidOptionError: A probability below 0, or of 1 and more.
     """
 
     def __init__(
-        self, embed_dim: int, num_heads: int, *, pattern: HeadPatterns, causal: bool = False, bias: bool = True
+        self,
+        embed_dim: int,
+        num_heads: int,
+        *,
+        pattern: HeadPatterns,
+        causal: bool = False,
+        bias: bool = True,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         check_counts(embed_dim=embed_dim, num_heads=num_heads)
+        check_probability(dropout=dropout)
         if embed_dim % num_heads:
             raise PatternMismatchError(f"a width of {embed_dim:,} is no multiple of {num_heads:,} heads")
         given = tuple(pattern) if isinstance(pattern, Sequence) else (pattern,)
@@ -92,7 +122,7 @@ class BlockSparseSelfAttention(torch.nn.Module):
                 raise PatternMismatchError(
                     f"{one} is not of tokens x tokens", because=f"tokens are {given[0].shape[1]:,}"
                 )
-        self.embed_dim, self.num_heads, self.causal = embed_dim, num_heads, causal
+        self.embed_dim, self.num_heads, self.causal, self.dropout = embed_dim, num_heads, causal, float(dropout)
         # As plain data, which files of models hold.
         self._held = tuple((p.shape, p.block, np.packbits(p.mask).tobytes()) for p in given)
         self.in_proj = torch.nn.Linear(embed_dim, 3 * embed_dim, bias)
@@ -103,12 +133,23 @@ class BlockSparseSelfAttention(torch.nn.Module):
         """The pattern that all heads share, or that of each."""
         return tuple(_unpacked(*held) for held in self._held)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[batch, tokens, width] to the same."""
+    def forward(self, x: torch.Tensor, key_padding_mask: torch.Tensor | None = None) -> torch.Tensor:
+        """[batch, tokens, width] to the same.
+
+        Args:
+            x: Tokens, no more than the pattern has.
+            key_padding_mask: True for tokens that none sees, bool[batch, tokens].
+
+        Raises:
+            As :func:`block_sparse_attention`.
+        """
         batch, tokens, width = x.shape
         heads = self.in_proj(x).reshape((batch, tokens, 3, self.num_heads, width // self.num_heads))
         q, k, v = heads.permute((2, 0, 3, 1, 4)).unbind(0)
-        seen = block_sparse_attention(q, k, v, self.patterns, self.causal)
+        dropout = self.dropout if self.training else 0.0
+        seen = block_sparse_attention(
+            q, k, v, self.patterns, self.causal, key_padding_mask=key_padding_mask, dropout_p=dropout
+        )
         made: torch.Tensor = self.out_proj(seen.transpose(1, 2).reshape((batch, tokens, width)))
         return made
 
@@ -116,7 +157,9 @@ class BlockSparseSelfAttention(torch.nn.Module):
         """Sizes and pattern."""
         one, *others = self.patterns
         kind = "per head" if others else "shared"
-        return f"{self.embed_dim}, num_heads={self.num_heads}, {one} {kind}" + (", causal" if self.causal else "")
+        dropout = f", dropout={self.dropout}" if self.dropout else ""
+        causal = ", causal" if self.causal else ""
+        return f"{self.embed_dim}, num_heads={self.num_heads}, {one} {kind}{causal}{dropout}"
 
 
 @lru_cache(64)
@@ -152,12 +195,44 @@ def _heads_stack(pattern: Pattern | tuple[Pattern, ...], heads: int, shape: tupl
             f"{len(given)} patterns for {heads} heads", remedy="one for all heads, or one for each"
         )
     for one in given:
-        if one.shape != shape:
+        if one.shape[0] < shape[0] or one.shape[1] < shape[1]:
             raise PatternMismatchError(
                 f"{one} is not of {shape[0]:,} queries x {shape[1]:,} keys",
-                remedy="pad the sequence to the pattern's, or make a pattern for its length",
+                because="sequences may be shorter than a pattern, not longer",
+                remedy="a pattern for this length",
             )
-    return stack_patterns([_seen(one) for one in given] if causal else given)
+    corners = [_corner(one, shape) for one in given]
+    return stack_patterns([_seen(one) for one in corners] if causal else corners)
+
+
+def _corner(pattern: Pattern, shape: tuple[int, int]) -> Pattern:
+    """The blocks that hold anything of the first rows and columns."""
+    (height, width), rows, columns = pattern.block, pattern.rows, pattern.columns
+    whole = -(-shape[0] // height) * height, -(-shape[1] // width) * width
+    if whole == pattern.shape:
+        return pattern
+    keep = np.flatnonzero((rows * height < shape[0]) & (columns * width < shape[1]))
+    return Pattern.from_coordinates(whole, rows[keep], columns[keep], pattern.block)[0]
+
+
+def _filled(operand: torch.Tensor, rows: int) -> torch.Tensor:
+    """[groups, rows, width] with zeros after the rows that there are."""
+    missing = rows - operand.shape[1]
+    return torch.nn.functional.pad(operand, (0, 0, 0, missing)) if missing else operand
+
+
+def _hidden(q: torch.Tensor, mask: torch.Tensor | None, keys: int, columns: int) -> torch.Tensor | None:
+    """True for keys that no query of a sample sees, bool[batch, columns]; None where all are seen."""
+    batch = prod(q.shape[:-3])
+    if mask is None:
+        return (torch.arange(columns) >= keys).expand(batch, columns) if keys < columns else None
+    if mask.dtype != torch.bool:
+        raise TypeMismatchError(
+            f"key_padding_mask holds truth values, got {mask.dtype}", remedy="True for what is not seen: ids == padding"
+        )
+    if mask.shape != (*q.shape[:-3], keys):
+        raise PatternMismatchError(f"key_padding_mask is {[*q.shape[:-3], keys]}, got {list(mask.shape)}")
+    return torch.nn.functional.pad(mask.reshape(batch, keys), (0, columns - keys), value=True)
 
 
 def _seen(pattern: Pattern) -> Pattern:

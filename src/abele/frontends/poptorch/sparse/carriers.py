@@ -111,7 +111,7 @@ class PatternCarrier:
         """Names of what the device keeps for each value of a layer.
 
         Raises:
-            Error: Replicas share it, each with a part.
+            Error: Groups of replicas have values of their own.
         """
         (name,) = (n for n, t in self._weights().items() if t is layer.values)
         ends, replicas = session.compiled.ends.state, session.schedule.replicas
@@ -120,8 +120,8 @@ class PatternCarrier:
             if shape != tuple(layer.values.shape):
                 raise Error(
                     f"the pattern of {name!r} cannot change: {state} is {list(shape)}, and not as the values are",
-                    because="replicas share the state of the optimiser",
-                    remedy="useReplicatedTensorSharding(False) for the state of optimisers",
+                    because="groups of replicas have values of their own, and a pattern is one for all",
+                    remedy="the layer's values in one group: replicaGrouping(…, CommGroupType.All, …)",
                 )
             yield state
 

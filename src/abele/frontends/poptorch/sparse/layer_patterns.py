@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from abele.counts import check_counts
 from abele.errors import InvalidOptionError, SparsePatternError
-from abele.frontends.poptorch.values.checks import check_counts, check_numbers
+from abele.frontends.poptorch.values.checks import check_numbers
 from abele.network.ops.sparse_slots import GRAIN, SlotPlan
 from abele.sparsity import Pattern, grid_of, random_pattern
 

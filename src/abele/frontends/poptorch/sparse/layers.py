@@ -12,9 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
+import numpy as np
 import torch
 
-from abele.errors import InvalidOptionError, PatternMismatchError, TypeMismatchError
+from abele.counts import check_counts
+from abele.errors import InvalidOptionError, PatternMismatchError, TensorError, TypeMismatchError
 from abele.frontends.poptorch.capture.sparse_products import dense_weight, dynamic_sparse_linear, sparse_linear
 from abele.frontends.poptorch.program.recording import isRunningOnIpu
 from abele.frontends.poptorch.sparse.layer_patterns import (
@@ -29,7 +31,6 @@ from abele.frontends.poptorch.sparse.layer_patterns import (
     read_plan,
 )
 from abele.frontends.poptorch.sparse.patterns import magnitude_pattern, moved_values
-from abele.frontends.poptorch.values.checks import check_counts
 from abele.frontends.poptorch.values.tensors import to_array
 from abele.sparsity import Pattern
 
@@ -179,9 +180,15 @@ class SparseLinear(torch.nn.Module):
         Raises:
             PatternMismatchError: A pattern of another shape or block; or a static one that was compiled.
             SparseOverflowError: More blocks than a dynamic layer has slots for.
+            TensorError: Values of another shape than [blocks, *block].
         """
         self._check_change(pattern)
         given = values
+        if given is not None and tuple(given.shape) != (pattern.num_blocks, *pattern.block):
+            raise TensorError(
+                f"values of {pattern} are {[pattern.num_blocks, *pattern.block]}, got {list(given.shape)}",
+                remedy="pattern_values() has them in this order; pattern.values_of(dense) takes them from a matrix",
+            )
         if given is None:
             old = to_array(self.pattern_values().detach())
             given = torch.from_numpy(moved_values(self._pattern, pattern, old))
@@ -202,8 +209,8 @@ class SparseLinear(torch.nn.Module):
             self.plan.check(pattern)
         elif self._is_recorded and pattern != self._pattern:
             raise PatternMismatchError(
-                f"the layer was compiled with {self._pattern}, not with {pattern}",
-                because="a static pattern is part of the program",
+                f"the layer was compiled with another pattern, {self._pattern}",
+                because=f"a static pattern is part of the program; {self._pattern.difference_text(pattern)}",
                 remedy="SparseLinear(…, dynamic=True), or destroy() the wrapped model and thaw() the layer",
             )
 
@@ -236,11 +243,17 @@ class SparseLinear(torch.nn.Module):
 
         Raises:
             InvalidOptionError, SparsePatternError, PatternMismatchError: As for a new layer.
+            TensorError: Weights that are not finite, with a density.
         """
         if not isinstance(linear, torch.nn.Linear):
             raise TypeMismatchError(f"a dense layer is a torch.nn.Linear, got {linear!r}")
         weight = to_array(linear.weight)
         if pattern is None:
+            bad = int(weight.size - np.isfinite(weight).sum())
+            if bad:
+                raise TensorError(
+                    f"blocks are chosen by magnitude, and {bad:,} of {weight.size:,} weights are not finite"
+                )
             count = drawn_pattern((linear.out_features, linear.in_features), density, block).num_blocks
             pattern = magnitude_pattern(weight, count, (block, block))
         made = cls(
@@ -257,6 +270,14 @@ class SparseLinear(torch.nn.Module):
             with torch.no_grad():
                 made.bias.copy_(linear.bias)
         return made
+
+    @property
+    def weight(self) -> torch.Tensor:
+        """The dense weight [out, in], made anew at each access; differentiable.
+
+        Modules that look into their layers read it, such as ``torch.nn.TransformerEncoderLayer``.
+        """
+        return dense_weight(self.pattern_values(), self._pattern)
 
     def to_dense(self) -> torch.nn.Linear:
         """A dense layer of the same numbers."""

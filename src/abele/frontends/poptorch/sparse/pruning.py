@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from abele.counts import check_counts
 from abele.errors import InvalidOptionError
 from abele.frontends.poptorch.models.executor import PoplarExecutor
 from abele.frontends.poptorch.sparse.patterns import largest, places_of
 from abele.frontends.poptorch.sparse.training import SparseTraining
-from abele.frontends.poptorch.values.checks import check_counts, check_numbers
+from abele.frontends.poptorch.values.checks import check_numbers
 
 
 class MagnitudePruning(SparseTraining):

@@ -26,12 +26,13 @@ import numpy as np
 import torch
 
 from abele.arrays import Array, Int64
+from abele.counts import check_counts
 from abele.errors import InvalidOptionError
 from abele.frontends.poptorch.models.executor import PoplarExecutor
 from abele.frontends.poptorch.sparse.carriers import PatternCarrier
 from abele.frontends.poptorch.sparse.dense_gradients import DenseGradients, Loss, gradient_program, last_loss
 from abele.frontends.poptorch.sparse.patterns import block_magnitudes, largest, pattern_of_places, places_of
-from abele.frontends.poptorch.values.checks import check_counts, check_numbers
+from abele.frontends.poptorch.values.checks import check_numbers
 from abele.frontends.poptorch.values.tensors import to_array
 from abele.sparsity import Pattern
 

@@ -67,9 +67,20 @@ def _quotient(call: OperatorCall, a: Operand, b: Operand, rounding_mode: str | N
         return call.map(x / y, a, b)
     down = rounding_mode == "floor"
     if not call.dtype.is_float:
+        # The machine has no division of integers; those by powers of two, downwards, are shifts that keep the sign.
+        power = _power_of_two(b)
+        if down and power is not None:
+            return _of_whole(call, apply("shr", x, y), a, power)
         return _of_whole(call, apply("floordiv", x, y) if down else x / y, a, b)
     # PyTorch rounds the quotient to the type of the result before it truncates, and not before it rounds down.
     return call.map(_floor_of_quotient() if down else apply("trunc", Cast(call.dtype, x / y)), a, b)
+
+
+def _power_of_two(number: Operand) -> int | None:
+    """The exponent of a power of two that 31 bits hold; None for others."""
+    if not isinstance(number, int) or not 0 < number < 1 << 31 or number.bit_count() > 1:
+        return None
+    return number.bit_length() - 1
 
 
 def _floor_of_quotient() -> Expr:
@@ -103,6 +114,9 @@ def remainder(call: OperatorCall, a: Operand, b: Operand) -> Value:
     """Remainder of division downwards: it has the sign of b."""
     rest = apply("rem", x, y)
     if not call.dtype.is_float:
+        power = _power_of_two(b)
+        if power is not None:
+            return _of_whole(call, apply("and", x, y), a, (1 << power) - 1)
         opposite = apply("and", rest.ne(0), (rest < 0).ne(y < 0))
         return _of_whole(call, select(opposite, rest + y, rest), a, b)
     opposite = apply("and", rest.ne(0.0), (rest < 0.0).ne(y < 0.0))

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from abele.expr.derivative import arg
-from abele.frontends.poptorch.capture.aten.indexing import take
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.kernels.nest.ir import Const, apply, select
 from abele.network import BlockBuilder, Value
 from abele.network.ops import build
+from abele.network.ops.along import take
 from abele.numerics import f32, i32
 
 x, y, z = arg(0), arg(1), arg(2)

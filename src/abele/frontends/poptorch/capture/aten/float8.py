@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import torch
 
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten, element_type
+from abele.frontends.poptorch.capture.sparse_products import PATTERNS
 from abele.network import Value
-from abele.network.ops import build, float8
+from abele.network.ops import build, float8, sparse_float8
 
 
 @aten("abele.fp8_cast")
@@ -42,3 +43,30 @@ def fp8_matmul(
         for operand, turned in zip((left, right), transposed, strict=True)
     )
     return float8.matmul_pow2scaled(call.net, a, b, log2_scale, converts=allow_conversion)
+
+
+@aten("abele.fp8_sparse_linear")
+def fp8_sparse_linear(
+    call: OperatorCall,
+    x: Value,
+    values: Value,
+    log2_scale: Value,
+    pattern: str,
+    transposed: bool,
+    allow_conversion: bool,
+) -> Value:
+    """x · Sᵀ, or x · S, of 8-bit floats."""
+    rows, how = build.transpose(call.net, x), {"transposed": transposed, "converts": allow_conversion}
+    made = sparse_float8.sparse_matmul_pow2scaled(call.net, values, rows, log2_scale, PATTERNS[pattern], **how)
+    return build.transpose(call.net, made)
+
+
+@aten("abele.fp8_sampled")
+def fp8_sampled(
+    call: OperatorCall, a: Value, b: Value, log2_scale: Value, pattern: str, allow_conversion: bool
+) -> Value:
+    """aᵀ · b of 8-bit floats at the places of a pattern."""
+    left, right = build.transpose(call.net, a), build.transpose(call.net, b)
+    return sparse_float8.sampled_matmul_pow2scaled(
+        call.net, left, right, log2_scale, PATTERNS[pattern], converts=allow_conversion
+    )

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from abele.expr.derivative import arg
-from abele.frontends.poptorch.capture.aten.indexing import AdvancedIndex, put, take, take_along, wrapped
+from abele.frontends.poptorch.capture.aten.indexing import AdvancedIndex, wrapped
 from abele.frontends.poptorch.capture.aten.segments import bag_numbers, counts, reduce_bags
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.kernels.nest.ir import Const, apply, select
 from abele.network import BlockBuilder, Value
 from abele.network.ops import build
+from abele.network.ops.along import put, take, take_along
 from abele.numerics import i32
 
 x, y, z = arg(0), arg(1), arg(2)

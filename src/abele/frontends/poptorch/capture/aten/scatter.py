@@ -9,12 +9,13 @@ import numpy as np
 
 from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture.aten.arithmetic import mul
-from abele.frontends.poptorch.capture.aten.indexing import AdvancedIndex, put, put_along, wrapped
+from abele.frontends.poptorch.capture.aten.indexing import AdvancedIndex, wrapped
 from abele.frontends.poptorch.capture.aten.segments import identity
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.kernels.nest.ir import apply, select
 from abele.network import BlockBuilder, Value
 from abele.network.ops import build
+from abele.network.ops.along import put, put_along
 from abele.numerics import bool_, f32, i32
 
 x, y, z = arg(0), arg(1), arg(2)

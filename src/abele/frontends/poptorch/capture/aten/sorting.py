@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 
 from abele.expr.derivative import arg
-from abele.frontends.poptorch.capture.aten.indexing import take_along
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.kernels.nest.ir import Const, Expr, apply, select
 from abele.network import BlockBuilder, Value
 from abele.network.ops import build
+from abele.network.ops.along import take_along
 from abele.numerics import bool_, f32, i32
 
 x, y, z = arg(0), arg(1), arg(2)

@@ -22,10 +22,25 @@ def dynamic_sparse_linear(call: OperatorCall, x: Value, words: Value, slots: Val
     return build.dynamic_sparse_linear(call.net, x, words, slots, PLANS[plan])
 
 
-@aten("abele.block_attention")
-def block_attention(
-    call: OperatorCall, q: Value, k: Value, v: Value, pattern: str, causal: bool, scale: float
-) -> Value:
-    """Attention over the blocks of a pattern."""
-    mask = CAUSAL if causal else NO_MASK
-    return build.block_attention(call.net, q, k, v, STACKS[pattern], mask=mask, scale=scale)
+@aten("abele.sampled_product")
+def sampled_product(call: OperatorCall, a: Value, b: Value, pattern: str) -> Value:
+    """Values of a · bᵀ at the places of a pattern."""
+    return build.sampled_matmul(call.net, a, b, PATTERNS[pattern])
+
+
+@aten("abele.block_scores")
+def block_scores(call: OperatorCall, q: Value, k: Value, stack: str) -> Value:
+    """Scores at the places of a pattern."""
+    return build.block_scores(call.net, q, k, STACKS[stack])
+
+
+@aten("abele.block_softmax")
+def block_softmax(call: OperatorCall, scores: Value, stack: str, heads: int, causal: bool) -> Value:
+    """Shares of the held scores of each row."""
+    return build.block_softmax(call.net, scores, STACKS[stack], heads, mask=CAUSAL if causal else NO_MASK)
+
+
+@aten("abele.block_product")
+def block_product(call: OperatorCall, shares: Value, v: Value, stack: str, heads: int) -> Value:
+    """Held shares times values."""
+    return build.block_product(call.net, shares, v, STACKS[stack])

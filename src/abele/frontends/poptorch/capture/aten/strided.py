@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import torch.fx
 
-from abele.frontends.poptorch.capture.aten.indexing import take
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.frontends.poptorch.capture.torch_export import fake
 from abele.network import Value
 from abele.network.ops import build
+from abele.network.ops.along import take
 from abele.numerics import i32
 
 

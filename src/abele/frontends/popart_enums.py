@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from abele.frontends.poptorch.enums import MeanReductionStrategy, ReductionType
-
 __all__ = [
     "AccumulateOuterFragmentSchedule",
     "BatchSerializationBatchSchedule",
@@ -28,6 +26,22 @@ __all__ = [
     "SyntheticDataMode",
     "VirtualGraphMode",
 ]
+
+
+class ReductionType(IntEnum):
+    """Reduction of the values of several micro-batches."""
+
+    Sum = 0
+    Mean = 1
+    NoReduction = 2
+
+
+class MeanReductionStrategy(IntEnum):
+    """Time at which the mean over accumulated gradients is taken."""
+
+    Running = 0
+    Post = 1
+    PostAndLoss = 2
 
 
 class RecomputationType(IntEnum):
