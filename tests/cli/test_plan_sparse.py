@@ -36,7 +36,7 @@ def test_plan_sparse__json__adds_up(abele: Run) -> None:
         (("512", "512", "8", "--density", "0.5", "--block", "3"), "--block 3 does not divide 512 x 512"),
         (("512", "512", "8", "--density", "0.5", "--block", "2"), "blocks are 2 x 2"),
         (("512", "512", "8", "--density", "0.5", "--mode", "statik"), "did you mean 'static'?"),
-        (("512", "512", "8", "--density", "0.5", "--type", "f8_143"), "half or float"),
+        (("512", "512", "8", "--density", "0.5", "--type", "f8_143"), "does not multiply 8-bit floats"),
         (("8192", "8192", "4096", "--density", "0.5"), "fewer dense columns"),
     ],
 )

@@ -17,6 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from fuzz.harness import is_good, server
+from fuzz.models import drawn_model, save_models
 from fuzz.programs import save_all
 from fuzz.recipes import Recipe, drawn
 
@@ -27,6 +28,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--keep", type=Path, default=None, help="where recipes of bad files go")
     parser.add_argument("--bases", type=Path, default=None, help="files to change, instead of those made now")
+    parser.add_argument("--models", action="store_true", help="change ONNX models instead of executables and reports")
+    parser.add_argument("--files", type=int, default=None, help="stop after so many files")
     parser.add_argument("--again", type=Path, nargs="*", help="recipes to try once")
     arguments = parser.parse_args()
     seed = random.SystemRandom().randrange(1 << 32) if arguments.seed is None else arguments.seed
@@ -37,7 +40,7 @@ def main() -> int:
 def fuzz(scratch: Path, arguments: argparse.Namespace, rng: random.Random, seed: int) -> int:
     paths = {p.stem + ("-report" if p.suffix == ".report" else ""): p for p in (arguments.bases or scratch).iterdir()}
     if arguments.bases is None:
-        paths = save_all(scratch)
+        paths = save_models(scratch) if arguments.models else save_all(scratch)
     bases = {name: path.read_bytes() for name, path in sorted(paths.items())}
     ends: Counter[str] = Counter()
     bad: Counter[str] = Counter()
@@ -48,8 +51,10 @@ def fuzz(scratch: Path, arguments: argparse.Namespace, rng: random.Random, seed:
         end, number = time.monotonic() + arguments.seconds, 0
         lines = [line for p in arguments.again or () for line in p.read_text(encoding="utf-8").splitlines()]
         recipes = [Recipe.of(line) for line in lines] or None
-        while time.monotonic() < end and (recipes is None or number < len(recipes)):
-            recipe = recipes[number] if recipes is not None else drawn(rng, bases)
+        most = arguments.files if recipes is None else len(recipes)
+        draw = drawn_model if arguments.models else drawn
+        while time.monotonic() < end and (most is None or number < most):
+            recipe = recipes[number] if recipes is not None else draw(rng, bases)
             number += 1
             result = opened.tried(recipe, bases[recipe.base])
             ends[f"{result['phase']}: {result['outcome']}"] += 1

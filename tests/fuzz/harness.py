@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from fuzz.models import changed_model, lay_out
 from fuzz.recipes import Recipe, changed
 
 SERVER = Path(__file__).with_name("server.py")
@@ -27,9 +28,9 @@ class Server:
 
     def tried(self, recipe: Recipe, content: bytes, seconds: float = 10.0) -> dict[str, Any]:
         """Result of loading a changed file within so many seconds of processor time."""
-        path = self._folder / "changed"
-        path.write_bytes(changed(recipe, content))
-        kind = "report" if recipe.base.endswith("-report") else "executable"
+        kind = next((k for k in ("report", "model") if recipe.base.endswith(f"-{k}")), "executable")
+        path = self._folder / ("beside/changed" if kind == "model" else "changed")
+        path.write_bytes(changed_model(recipe, content) if kind == "model" else changed(recipe, content))
         mode = "tiles" if len(recipe.text()) % 3 == 0 else "native"
         request = {"path": str(path), "kind": kind, "seconds": seconds, "mode": mode}
         assert self._process.stdin is not None
@@ -42,6 +43,7 @@ class Server:
 @contextmanager
 def server(folder: Path) -> Iterator[Server]:
     """A server that keeps what it compiles in a folder."""
+    lay_out(folder)
     environment = {**os.environ, "ABELE_CACHE_DIR": str(folder / "cache"), "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, "-W", "ignore", str(SERVER)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)

@@ -14,6 +14,7 @@ from abele.cli.demo import demo_app
 from abele.cli.export import export
 from abele.cli.fit import fit
 from abele.cli.hosts import hosts
+from abele.cli.onnx import onnx_command
 from abele.cli.output import print_error
 from abele.cli.pack import pack_command
 from abele.cli.plan import plan_app
@@ -45,6 +46,7 @@ plan_app.command("sparse-matmul")(sparse_matmul)
 app.add_typer(plan_app, name="plan")
 app.command()(fit)
 app.command("pack")(pack_command)
+app.command("onnx")(onnx_command)
 app.add_typer(cache_app, name="cache")
 app.command()(validate)
 app.command()(view)
