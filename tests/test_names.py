@@ -13,7 +13,7 @@ import abele
 _ROOT = Path(abele.__file__).parent
 _MOST_POSITIONAL = 6
 
-_FRONT_ENDS = ("poplar/", "pva/", "pvti.py")
+_FRONT_ENDS = ("poplar/", "pva/", "pvti.py", "frontends/popart/", "frontends/popxl/")
 """Rooms whose classes bear the names of another product, over a class of ours with the same name."""
 
 _SAME_NAME = {
@@ -21,10 +21,12 @@ _SAME_NAME = {
         {"frontends/jax/jit.py", "session/compiled.py"},
         "JAX's name of a lowered function's program",
     ),
+    "Loss": ({"frontends/onnx/training.py", "launch/watch.py"}, "what a model is trained for, and a rank that is lost"),
+    "Model": ({"fitting/space.py", "frontends/onnx/model.py"}, "ONNX's name of what a file holds, and a model to fit"),
     "Lowered": ({"frontends/jax/jit.py", "compiler/lower.py"}, "JAX's name of a function that was traced"),
     "Adam": (
-        {"frontends/poptorch/training/optim.py", "network/optimisers/moments.py"},
-        "PyTorch's name, over our optimiser",
+        {"frontends/popart/optimisers.py", "frontends/poptorch/training/optim.py", "network/optimisers/moments.py"},
+        "PyTorch's and PopART's name, over our optimiser",
     ),
     "AssumeEqualAcrossReplicas": (
         {"frontends/keras/addons/keras/layers.py", "graph/control.py"},
@@ -36,7 +38,10 @@ _SAME_NAME = {
     ),
     "Cast": ({"poplibs/popops/expr.py", "expr/nodes.py"}, "PopLibs' name, over a node of the expression language"),
     "Channel": ({"frontends/poptorch/program/profiling.py", "trace/channel.py"}, "PopTorch's channel, over ours"),
-    "CommGroupType": ({"frontends/poptorch/enums.py", "poplibs/gcl/groups.py"}, "PopTorch's and GCL's own enumeration"),
+    "CommGroupType": (
+        {"frontends/popart/devices.py", "frontends/poptorch/enums.py", "poplibs/gcl/groups.py"},
+        "PopART's, PopTorch's and GCL's own enumeration",
+    ),
     "Const": ({"poplibs/popops/expr.py", "expr/nodes.py"}, "PopLibs' name, over a node of the expression language"),
     "Dropout": (
         {"frontends/keras/addons/keras/layers.py", "network/ops/dropout.py"},
@@ -67,15 +72,24 @@ _SAME_NAME = {
         "PopTorch's stage of a pipeline",
     ),
     "Tensor": (
-        {"frontends/keras/tensorflow/tensors.py", "graph/tensor.py", "poplar/tensor.py"},
+        {"frontends/keras/tensorflow/tensors.py", "graph/tensor.py", "poplar/tensor.py", "frontends/popxl/tensors.py"},
         "TensorFlow's class, of which JAX's arrays are instances",
     ),
     "TensorSpec": (
-        {"frontends/keras/tensorflow/shapes.py", "frontends/poptorch/values/signature.py"},
+        {
+            "frontends/keras/tensorflow/shapes.py",
+            "frontends/poptorch/values/signature.py",
+            "frontends/popxl/tensors.py",
+        },
         "TensorFlow's shape and type of a tensor; the front end of PyTorch has one of its own",
     ),
     "Variable": (
-        {"frontends/keras/tensorflow/variables.py", "graph/variable.py", "pva/variables.py"},
+        {
+            "frontends/keras/tensorflow/variables.py",
+            "graph/variable.py",
+            "pva/variables.py",
+            "frontends/popxl/tensors.py",
+        },
         "TensorFlow's variable, which is one of Keras",
     ),
 }

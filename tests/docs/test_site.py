@@ -53,6 +53,12 @@ def test_tables_of_options__in_pages__say_what_the_code_says() -> None:
         assert made.page(name, written) == written, "python docs/make_options.py writes the tables anew"
 
 
+def test_names_of_popart__page__says_what_the_code_says() -> None:
+    pytest.importorskip("onnx", reason="needs onnx")
+    written = (DOCS / "popart_names.md").read_text(encoding="utf-8")
+    assert load("make_popart").page() == written, "python docs/make_popart.py writes the page anew"
+
+
 def test_rooms_picture__is_what_its_script_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = load("make_rooms_picture")
     (tmp_path / "pictures").mkdir()

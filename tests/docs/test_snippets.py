@@ -58,10 +58,15 @@ def test_page__snippets_one_after_the_other__run(
     if page.name == "lightning.md":
         warnings.simplefilter("ignore")  # Lightning's own, of PyTorch's newer names.
         pytest.importorskip("lightning", reason="needs Lightning")
+    if page.name == "onnx_export.md":
+        pytest.importorskip("onnx", reason="needs onnx")
+        pytest.importorskip("torch", reason="needs PyTorch")
     if page.name == "jax.md":
         pytest.importorskip("jax", reason="needs JAX")
     if page.name == "tensorflow_names.md" and importlib.util.find_spec("keras") is None:
         pytest.skip("needs Keras")
+    if page.name == "onnx.md":
+        pytest.importorskip("onnx", reason="needs onnx")
     if page.name == "report.md":
         pytest.importorskip("matplotlib", reason="needs matplotlib")
     if page.name == "tessellate.md":

@@ -23,6 +23,7 @@ from abele.viewer.answers import QUESTIONS, answer
 from abele.viewer.open_reports import Opened, Shelf
 from abele.viewer.params import Params
 from abele.viewer.wire import pack
+from support import sweeps
 
 Damage = Callable[[Path, str], bool]
 
@@ -141,7 +142,7 @@ def test_question__all_odd_parameters__are_answered_or_refused_in_words(opened: 
 @pytest.mark.parametrize("name", sorted(QUESTIONS))
 def test_question__of_a_pod__is_bounded(pod64: Report, name: str) -> None:
     opened = next(iter(Shelf([pod64])))
-    for params in hostile(opened, name):
+    for params in hostile(opened, name, sweeps.sampled(ODD, len(ODD) // 5)):
         ask(opened, name, params)
 
 
@@ -161,6 +162,7 @@ def column_names() -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.rest
 @pytest.mark.parametrize("column", column_names())
 def test_question__about_a_file_with_a_damaged_column__names_it_or_does_without(
     column: str, made_small: Report, tmp_path: Path, damage: Damage, monkeypatch: pytest.MonkeyPatch

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from abele import jax as abele_jax
+from support import sweeps
 
 NAMES = sorted(p.stem for p in (Path(__file__).parent / "programs").glob("*.py") if p.stem != "program")
 PLAIN = ("kmeans",)
-"""Programs of plain runs; slow ones have all the others."""
+"""Programs of plain runs; slow ones have a sample of the others."""
+FURTHER = sweeps.sampled([name for name in NAMES if name not in PLAIN], 10)
 
 
 def load(name, scale=1):
@@ -38,7 +40,7 @@ def check(found, wanted, rtol):
             np.testing.assert_allclose(ours, theirs, rtol=rtol, atol=rtol * largest)
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in PLAIN)) for n in NAMES])
+@pytest.mark.parametrize("name", [*PLAIN, *(pytest.param(name, marks=pytest.mark.slow) for name in FURTHER)])
 def test_program__three_calls__gives_what_jax_gives(name):
     program = load(name)
     ours, theirs = abele_jax.jit(program.step, donate_argnums=0), jax.jit(program.step)

@@ -22,6 +22,7 @@ import pytest
 
 import abele.keras
 from abele.frontends.keras.tensorflow.keras_names import datasets
+from support import sweeps
 
 PROGRAMS = Path(__file__).parent / "programs"
 IPU = "abele.frontends.keras.ipu"
@@ -96,7 +97,7 @@ def run(name: str, monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @pytest.mark.filterwarnings("ignore:Do not pass an `input_shape`:UserWarning")
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ARGUMENTS)
+@pytest.mark.parametrize("name", sweeps.sampled(list(ARGUMENTS), 5))
 def test_program__in_the_place_of_tensorflow__trains(
     name: str, without_device: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
