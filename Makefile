@@ -87,6 +87,7 @@ FUZZ_SECONDS ?= 120
 FUZZ_SEED ?= 4242
 fuzz: $(VENV)/installed-dev
 	$(BIN)/python tests/fuzz --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED) --keep build/fuzz
+	$(BIN)/python tests/fuzz --models --seconds $(FUZZ_SECONDS) --files 5000 --seed $(FUZZ_SEED) --keep build/fuzz
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix

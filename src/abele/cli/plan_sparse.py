@@ -32,7 +32,9 @@ def sparse_matmul(
     density: Annotated[float, typer.Option(help="Share of the elements that is held.")],
     block: Annotated[int, typer.Option(help="Side of a block.")] = 1,
     mode: Annotated[str, typer.Option(help="static, dynamic or block.")] = "static",
-    type: Annotated[str, typer.Option("--type", help="Element type of the operands: half or float.")] = "half",
+    type: Annotated[
+        str, typer.Option("--type", help="Element type of the operands: half, float, F143 or F152.")
+    ] = "half",
     system: Annotated[str, typer.Option("--system", help="Preset (abele systems) or description file.")] = "bow",
     proportion: Annotated[
         float | None, typer.Option("--proportion", help="Share of a tile's memory for what is there for a time.")

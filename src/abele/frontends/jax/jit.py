@@ -176,6 +176,10 @@ class Compiled:
         """The function as a network."""
         return self._program.network
 
+    def __abele_network__(self) -> tuple[Network, Mapping[str, Any]]:
+        """The function as a network and the arrays that it closes over, as :func:`abele.onnx.export` asks for them."""
+        return self._program.network, self._program.weights
+
     @property
     def executable(self) -> Executable:
         """The compiled program."""
@@ -403,6 +407,18 @@ class Jitted:
     def report(self) -> Report | None:
         """Report of the program that ran last; None before the first call."""
         return None if self._last is None else self._last.report
+
+    def __abele_network__(self) -> tuple[Network, Mapping[str, Any]]:
+        """That of the program that ran last; see :class:`Compiled`.
+
+        Raises:
+            CallError: Nothing ran yet.
+        """
+        if self._last is None:
+            raise CallError(
+                f"{self.__name__} has no program yet", remedy="call it first, or take its .lower(…).compile()"
+            )
+        return self._last.__abele_network__()
 
     def __repr__(self) -> str:
         return f"<abele.jax.jit of {self.__name__}, {counted(len(self._programs), 'program')}>"

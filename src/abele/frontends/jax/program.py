@@ -107,8 +107,7 @@ class JitProgram:
         if not self.network.outputs and not self.network.updates:
             return ()
         if self._session is None:
-            weights = SharedArrays({**dict(self._closed_over), **{s.name: s for s in self.slots.values()}})
-            self._session = Session(self.compiled, weights=weights, follow_host=False)
+            self._session = Session(self.compiled, weights=self.weights, follow_host=False)
             for slot in self.slots.values():
                 slot.fetch = self._session.read
         return self._session.run(inputs).outputs
@@ -169,6 +168,11 @@ class JitProgram:
             return make(np.array(array))
 
         return same
+
+    @property
+    def weights(self) -> SharedArrays:
+        """Arrays that the function closes over, and donated arguments."""
+        return SharedArrays({**dict(self._closed_over), **{s.name: s for s in self.slots.values()}})
 
     # --- what is known ------------------------------------------------------------------------------------------------
 
