@@ -217,8 +217,8 @@ def _dedented(script: Path) -> str:
 def test_examples__each__has_a_page_and_a_line_in_the_index() -> None:
     index = (PAGES / "index.md").read_text(encoding="utf-8")
     for script in scripts():
-        if script.parent.name == "poptorch":
-            page = (PAGES / "poptorch.md").read_text(encoding="utf-8")
+        if script.parent.name in ("popart", "poptorch"):
+            page = (PAGES / f"{script.parent.name}.md").read_text(encoding="utf-8")
             assert script.name in page or script.stem == "__main__"
             continue
         name = script.stem.removesuffix("_poplar")

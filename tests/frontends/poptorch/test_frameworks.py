@@ -14,6 +14,7 @@ import torch
 from poptorch_kit import Classifier
 
 from abele import poptorch
+from abele.frontends import popart_enums
 
 X, LABELS = torch.linspace(-1, 1, 48).reshape(4, 12), torch.tensor([0, 1, 2, 3])
 
@@ -149,7 +150,7 @@ def test_impl__unwrapped_model__is_plain_until_it_is_wrapped_again() -> None:
 
 def helper(opts: poptorch.Options) -> poptorch.Options:
     """Sets what helpers of public examples (BERT, ViT, CNNs, GPT-2) do, all at once."""
-    popart = poptorch.options.popart_enums
+    popart = popart_enums
     take = opts._Popart.set
     take("saveInitializersToFile", "weights.onnx")
     take("autoRecomputation", int(popart.RecomputationType.Pipeline))

@@ -25,7 +25,7 @@ x, y = arg(0), arg(1)
 Mode = Literal["linear", "nearest", "cubic"]
 Padding = Literal["zeros", "border", "reflection"]
 _CUBIC_SLOPE = -0.75
-"""The parameter of the family of cubic kernels, as in PyTorch."""
+"""The parameter of the family of cubic kernels: that of the usual libraries of images."""
 
 Tap = tuple[Value, Value]
 """An index along one dimension, i32[n], and its weight, f32[n]."""

@@ -58,7 +58,7 @@ def best_of_windows(net: BlockBuilder, value: Value, taps: Sequence[Taps]) -> tu
     """The maximum of every window over the last dimensions, and where it is in them, counted row by row.
 
     Windows are products of those along each dimension, so the maximum along the last comes first, then that of these
-    along the one before. Of equal elements the first in row-major order counts, of several NaN the last, as in PyTorch.
+    along the one before. Of equal elements the first in row-major order counts, of several NaN the last.
     Padding never is the place: it counts as the nearest element of the window that is inside.
 
     Args:
