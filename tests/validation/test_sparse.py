@@ -89,7 +89,8 @@ def test_published_rows__static_and_dense__keep_to_the_bars(
         speed_ups = [line for line in lines if "speedup" in line]
         left = set(speed_ups) - set(speed_ups[::3])
         lines = [line for line in lines if line not in left]
-        monkeypatch.setattr(sparse, "_BEST_COLUMNS", tuple(512 << i for i in range(6)))
+        for name in ("_COLUMNS_OF_DENSE", "_COLUMNS_OF_SPARSE"):
+            monkeypatch.setattr(sparse, name, tuple(n for n in getattr(sparse, name) if 256 <= n <= 16_384))
     rows.write_text("".join(lines))
     found, _ = compare(rows, jobs=2)
     kept = {comparison.key: comparison for comparison in found if comparison.bars is not None}
