@@ -20,8 +20,9 @@ KEPT = (
     '["shapes-model", ["field", ["graph", "initializer", 2, "int64_data", 0], "set", 1099511627776]]',
     '["loop-model", ["field", ["graph", "initializer", 0, "int64_data", 0], "set", -5]]',
     '["loop-model", ["field", ["graph", "node", 0], "nest", 90]]',
+    '["picture-model", ["field", ["graph", "input", 0, "type", "tensor_type", "elem_type"], "set", 20]]',
 )
-"""Recipes of past failures: names that are no text, extents beyond memory, fewer trips than none."""
+"""Recipes of past failures: names that are no text, extents beyond memory, fewer trips than none, 8-bit fields."""
 SECONDS = [1.0, pytest.param(20.0, marks=pytest.mark.slow)]
 
 

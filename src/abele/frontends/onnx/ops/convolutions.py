@@ -9,6 +9,7 @@ from abele.frontends.onnx.ops.views import sliced
 from abele.frontends.onnx.registry import NodeCall, op
 from abele.network import Value
 from abele.network.ops import build
+from abele.numerics import bf16, f16, f32
 
 Ints = Sequence[int]
 AUTO = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
@@ -51,6 +52,19 @@ def each(call: NodeCall, name: str, given: Ints | None, rank: int) -> list[int]:
     return list(given)
 
 
+def _for_units(call: NodeCall, value: Value, weight: Value, bias: Value | None) -> tuple[Value, Value, Value | None]:
+    """Operands in a type that the units convolve: halves or floats, of which bfloat16 becomes the latter.
+
+    Raises:
+        ModelError: The operand is of no such type.
+    """
+    if value.dtype not in (f16, f32, bf16):
+        raise call.wrong(f"convolves {value.dtype}, it takes float, float16 and bfloat16")
+    kind = f32 if value.dtype == bf16 else value.dtype
+    held = None if bias is None else build.cast(call.net, bias, kind)
+    return build.cast(call.net, value, kind), build.cast(call.net, weight, kind), held
+
+
 @op("Conv")
 def conv(
     call: NodeCall,
@@ -74,17 +88,16 @@ def conv(
     steps, apart = each(call, "strides", strides, rank), each(call, "dilations", dilations, rank)
     spans = [(k - 1) * d + 1 for k, d in zip(weight.shape[2:], apart, strict=True)]
     low, high = field_padding(call, auto_pad, pads, spans, steps, value.shape[2:])
-    return build.convolution(
+    made = build.convolution(
         call.net,
-        value,
-        weight,
-        bias,
+        *_for_units(call, value, weight, bias),
         stride=steps,
         padding=low,
         padding_upper=high,
         dilation=apart,
         groups=group,
     )
+    return build.cast(call.net, made, value.dtype)
 
 
 @op("ConvTranspose")
@@ -125,10 +138,11 @@ def conv_transpose(
         low, high = (small, large) if auto_pad == "SAME_UPPER" else (large, small)
     else:
         low, high = field_padding(call, auto_pad, pads, [1] * rank, [1] * rank, value.shape[2:])
+    data, filters, _ = _for_units(call, value, weight, None)
     made = build.transposed_convolution(
         net,
-        value,
-        weight,
+        data,
+        filters,
         None,
         stride=steps,
         padding=[0] * rank,
@@ -136,6 +150,7 @@ def conv_transpose(
         dilation=apart,
         groups=group,
     )
+    made = build.cast(net, made, value.dtype)
     for number in range(rank):
         dim, extent = number + 2, whole[number] + extra[number]
         before, after = low[number], extent - high[number]
