@@ -409,7 +409,7 @@ class Jitted:
         return None if self._last is None else self._last.report
 
     def __abele_network__(self) -> tuple[Network, Mapping[str, Any]]:
-        """That of the program that ran last; see :class:`Compiled`.
+        """Network and weights of the program that ran last; see :class:`Compiled`.
 
         Raises:
             CallError: Nothing ran yet.

@@ -20,7 +20,7 @@ from abele.frontends.onnx import ops as _ops  # noqa: F401  (registers the handl
 from abele.frontends.onnx.errors import ModelError, ModelShapeError
 from abele.frontends.onnx.files import OLDEST, Source, read_model, tensor_array
 from abele.frontends.onnx.reader import GraphReader, ModelParts
-from abele.frontends.onnx.registry import STANDARD, Item
+from abele.frontends.onnx.registry import STANDARD, Item, domain_of
 from abele.frontends.onnx.types import check_size, element_type, host_type, type_name
 from abele.machine import System
 from abele.network import Network, NetworkBuilder, Optimiser, Schedule
@@ -116,13 +116,6 @@ class Model:
         """Settings of its sessions."""
         return self._settings
 
-    def of(self, proto: onnx.ModelProto) -> Model:
-        """Another model with this one's shapes, values and settings; of further inputs it says the shapes itself."""
-        shapes = {p.name: p.shape for p in self.inputs}
-        made = Model(proto, self._folder, shapes, self._values)
-        made._settings = self._settings
-        return made
-
     def initialiser(self, tensor: onnx.TensorProto) -> Array:
         """Elements of a tensor of the model, wherever they lie."""
         return tensor_array(tensor, self._folder)
@@ -133,21 +126,28 @@ class Model:
         return versions(self.proto)[STANDARD]
 
     def read(
-        self, *, training: bool = False, untrained: frozenset[str] = frozenset(), extra: Sequence[str] = ()
+        self,
+        proto: onnx.ModelProto | None = None,
+        *,
+        training: bool = False,
+        untrained: frozenset[str] = frozenset(),
+        extra: Sequence[str] = (),
     ) -> tuple[tuple[ModelPort, ...], tuple[ModelPort, ...], Network, dict[str, Array]]:
         """Inputs, results, the network and its weights.
 
         Args:
+            proto: The model with nodes and inputs after it, which says their shapes; as it is, if left out.
             training: Let nodes mean what they mean in training.
             untrained: Initialisers that stay as they are in training.
             extra: Tensors that are results of the network as well.
         """
-        graph = self.proto.graph
-        net = NetworkBuilder()
+        given = proto or self.proto
+        graph, net = given.graph, NetworkBuilder()
+        shapes = self._shapes if proto is None else bound_shapes(graph, self._shapes, frozenset(self._values))
         parts = ModelParts(
             self._folder,
-            versions(self.proto),
-            functions_of(self.proto),
+            versions(given),
+            functions_of(given),
             training=training,
             untrained=untrained,
             prepares=not training,
@@ -160,7 +160,7 @@ class Model:
             reader.items[name] = reader.known(name, array)
         for declared in graph.input:
             if declared.name not in reader.items:
-                ports.append(self._enter(reader, declared))
+                ports.append(self._enter(reader, declared, shapes))
         reader.nodes(graph.node)
         if parts.missing:
             raise _all_missing(parts.missing)
@@ -176,17 +176,16 @@ class Model:
             self._prepared = parts.prepared
         return tuple(ports), tuple(results), net.finish(), parts.weights
 
-    def _enter(self, reader: GraphReader, declared: onnx.ValueInfoProto) -> ModelPort:
+    @staticmethod
+    def _enter(reader: GraphReader, declared: onnx.ValueInfoProto, shapes: Mapping[str, tuple[int, ...]]) -> ModelPort:
         kind = declared.type.tensor_type
         code = kind.elem_type
         if not declared.type.HasField("tensor_type") or not code:
             raise ModelError(
                 f"the input {declared.name!r} is no tensor", remedy="cut the sequences and optionals off the model"
             )
-        shape, port = (
-            self._shapes[declared.name],
-            ModelPort(declared.name, self._shapes[declared.name], host_type(code)),
-        )
+        shape = shapes[declared.name]
+        port = ModelPort(declared.name, shape, host_type(code))
         if not port.size:
             # Nothing would be sent: it is known already.
             reader.items[declared.name] = reader.known(declared.name, np.zeros(shape, port.dtype))
@@ -319,7 +318,7 @@ def versions(proto: onnx.ModelProto) -> dict[str, int]:
     Raises:
         ModelError: The model names none of the standard operators.
     """
-    found = {STANDARD if o.domain == "ai.onnx" else o.domain: int(o.version) for o in proto.opset_import}
+    found = {domain_of(o.domain): int(o.version) for o in proto.opset_import}
     if STANDARD not in found:
         if proto.ir_version < 3:
             return {STANDARD: 1, **found}

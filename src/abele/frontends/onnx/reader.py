@@ -23,7 +23,7 @@ from abele.frontends.onnx.files import tensor_array
 from abele.frontends.onnx.folding import fold
 from abele.frontends.onnx.notes import hint_of, is_note, notes_of, place_of
 from abele.frontends.onnx.origins import origin_of
-from abele.frontends.onnx.registry import STANDARD, Item, NodeCall, call_handler, find
+from abele.frontends.onnx.registry import Item, NodeCall, call_handler, domain_of, find
 from abele.frontends.onnx.types import MOST_MADE, check_size, device_type
 from abele.network import BlockBuilder, Value
 
@@ -246,7 +246,7 @@ class GraphReader:
             self.items[name] = item if item.name == name or item.weight else replace(item, name=name)
 
     def _results(self, node: onnx.NodeProto, inputs: list[Item | None]) -> Sequence[Item | None]:
-        domain = STANDARD if node.domain == "ai.onnx" else node.domain
+        domain = domain_of(node.domain)
         if any(isinstance(item, _Missing) for item in inputs):
             raise _MissingReadError
         function = self.parts.functions.get((domain, node.op_type, getattr(node, "overload", "")))
@@ -326,7 +326,7 @@ class GraphReader:
         given = {a.name: self._resolved(a) for a in node.attribute if self._is_given(a)}
         for default in function.attribute_proto:
             given.setdefault(default.name, default)
-        opsets = {**self.opsets, **{_domain(o.domain): o.version for o in function.opset_import}}
+        opsets = {**self.opsets, **{domain_of(o.domain): o.version for o in function.opset_import}}
         reader = replace(self, items={}, outer=None, opsets=opsets, attributes=given, calling=(*self.calling, key))
         for number, name in enumerate(function.input):
             item = inputs[number] if number < len(inputs) else None
@@ -422,10 +422,6 @@ def is_weight(array: Array) -> bool:
 def is_float(dtype: np.dtype[Any]) -> bool:
     """True for floats of any size, those that NumPy does not have included."""
     return np.dtype(dtype).kind not in "biu"
-
-
-def _domain(domain: str) -> str:
-    return STANDARD if domain == "ai.onnx" else domain
 
 
 def _dense(sparse: onnx.SparseTensorProto, folder: Path | None) -> Array:

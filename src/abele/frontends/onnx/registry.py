@@ -117,6 +117,11 @@ _TABLE: dict[tuple[str, str], list[_Entry]] = {}
 STANDARD = ""
 
 
+def domain_of(name: str) -> str:
+    """A domain under one name: the standard operators have two."""
+    return STANDARD if name == "ai.onnx" else name
+
+
 def op(*names: str, domain: str = STANDARD, since: int = 1, until: int = LATEST) -> Callable[[Handler], Handler]:
     """Register a handler for operators of a domain, in the versions from ``since`` and before ``until``."""
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterator
 
 import onnx
 
 from abele.frontends.onnx import ops as _ops  # noqa: F401  (registers the handlers)
-from abele.frontends.onnx.registry import STANDARD, find, names
+from abele.frontends.onnx.registry import STANDARD, domain_of, find, names
 
 
+@functools.cache
 def supported(domain: str = STANDARD) -> tuple[str, ...]:
     """Operators of a domain that have a lowering: one of ours, or a function that ONNX defines them by."""
     defined = {
@@ -29,11 +31,11 @@ def count_operators(proto: onnx.ModelProto) -> dict[str, int]:
 
 def unsupported_nodes(proto: onnx.ModelProto) -> list[str]:
     """Operators of a model that have no lowering in their version."""
-    versions = {STANDARD if o.domain == "ai.onnx" else o.domain: o.version for o in proto.opset_import}
+    versions = {domain_of(o.domain): o.version for o in proto.opset_import}
     own = {(f.domain, f.name) for f in proto.functions}
     missing = set()
     for node in _nodes(proto):
-        domain = STANDARD if node.domain == "ai.onnx" else node.domain
+        domain = domain_of(node.domain)
         if (node.domain, node.op_type) in own or find(domain, node.op_type, versions.get(domain, 1)) is not None:
             continue
         if node.op_type not in supported(domain):
@@ -42,7 +44,7 @@ def unsupported_nodes(proto: onnx.ModelProto) -> list[str]:
 
 
 def _label(node: onnx.NodeProto) -> str:
-    return f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else str(node.op_type)
+    return f"{node.domain}.{node.op_type}" if domain_of(node.domain) else str(node.op_type)
 
 
 def _nodes(proto: onnx.ModelProto) -> Iterator[onnx.NodeProto]:

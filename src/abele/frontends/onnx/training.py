@@ -16,6 +16,7 @@ from onnx import TensorProto, helper
 from abele.arrays import Array
 from abele.frontends.onnx.errors import ModelError
 from abele.frontends.onnx.model import Model, ModelPort, by_name, converted, received
+from abele.frontends.onnx.registry import STANDARD, domain_of
 from abele.frontends.onnx.types import type_code
 from abele.network import Group, Optimiser, Schedule, Sgd
 from abele.report import Report
@@ -77,9 +78,8 @@ class ModelTraining:
     ) -> None:
         self.model = model
         proto, name = _with_loss(model, loss)
-        trained = model.of(proto)
-        self.inputs, ports, network, weights = trained.read(
-            training=True, untrained=_held(proto, parameters), extra=(name,)
+        self.inputs, ports, network, weights = model.read(
+            proto, training=True, untrained=_held(proto, parameters), extra=(name,)
         )
         value = network.outputs[-1]
         if value.size != 1:
@@ -172,7 +172,7 @@ def _with_loss(model: Model, loss: str | Loss | None) -> tuple[onnx.ModelProto, 
     else:
         raise ModelError(f"there is no loss {loss.kind!r}", remedy="cross_entropy, mse or l1, or a tensor of the model")
     graph.input.append(helper.make_tensor_value_info(loss.target, code, shape))
-    version = next((o for o in proto.opset_import if o.domain in ("", "ai.onnx")), None)
+    version = next((o for o in proto.opset_import if domain_of(o.domain) == STANDARD), None)
     if loss.kind == "cross_entropy" and version is not None and version.version < 12:
         # Operators of losses came with 12; the others mean what they did.
         version.version = 12

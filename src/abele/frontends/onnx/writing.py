@@ -55,13 +55,26 @@ def write_model(proto: onnx.ModelProto, path: Path) -> None:
             if len(contents) < 1024:
                 continue
             file.write(contents)
-            length = len(contents)
-            tensor.ClearField("raw_data")
-            tensor.data_location = onnx.TensorProto.EXTERNAL
-            for key, value in (("location", data.name), ("offset", str(offset)), ("length", str(length))):
-                tensor.external_data.add(key=key, value=value)
-            offset += length
+            lay_outside(tensor, data.name, offset, len(contents))
+            offset += len(contents)
     _write(path, proto.SerializeToString())
+
+
+def lay_outside(tensor: onnx.TensorProto, location: str, offset: int, length: int) -> None:
+    """Let a tensor tell where its data lies, in place of holding it.
+
+    Args:
+        tensor: The tensor.
+        location: Name of a file in the model's folder.
+        offset: First byte in it.
+        length: Number of bytes.
+    """
+    name, kind, dims = tensor.name, tensor.data_type, list(tensor.dims)
+    tensor.Clear()
+    tensor.name, tensor.data_type, tensor.data_location = name, kind, onnx.TensorProto.EXTERNAL
+    tensor.dims.extend(dims)
+    for key, value in (("location", location), ("offset", str(offset)), ("length", str(length))):
+        tensor.external_data.add(key=key, value=value)
 
 
 def _write(path: Path, contents: bytes) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import AttributeProto, TensorProto, helper, numpy_helper
+from onnx import AttributeProto, helper, numpy_helper
 
 from abele.errors import AbeleError
 from abele.frontends.onnx.files import read_model
@@ -23,11 +23,13 @@ from abele.frontends.onnx.notes import NOTES
 from abele.frontends.onnx.reader import GraphReader, ModelParts
 from abele.frontends.onnx.registry import Item
 from abele.frontends.onnx.types import element_type, host_type
+from abele.frontends.onnx.writing import lay_outside
 from abele.frontends.popart.annotations import RecomputeType, ReplicatedStreamMode
 from abele.frontends.popart.errors import as_popart, popart_exception
 from abele.frontends.popart.op_methods import DOMAINS, NEWEST_OPSET, OLDEST_OPSET, Opset, check_domain
 from abele.frontends.popart.tensor_info import TensorInfo, name_of
 from abele.network import NetworkBuilder
+from abele.writing import writing_whole
 
 DEFAULT_OPSET = 10
 IR_VERSION = 4
@@ -361,7 +363,8 @@ class Builder:
 
     def saveModelProto(self, filename: str | os.PathLike[str]) -> None:
         """Write the model to a file."""
-        Path(filename).write_bytes(self.getModelProto())
+        with writing_whole(Path(filename)) as part:
+            part.write_bytes(self.getModelProto())
 
     def saveInitializersExternally(self, ids: Iterable[str], filename: str | os.PathLike[str]) -> None:
         """Write the data of weights to a file, of which the model tells from then on.
@@ -740,10 +743,4 @@ def move_outside(graph: onnx.GraphProto, ids: Sequence[str], path: Path) -> None
             contents = numpy_helper.to_array(tensor).tobytes()
             offset = file.tell()
             file.write(contents)
-            kept = (tensor.name, tensor.data_type, list(tensor.dims))
-            tensor.Clear()
-            tensor.name, tensor.data_type = kept[0], kept[1]
-            tensor.dims.extend(kept[2])
-            tensor.data_location = TensorProto.EXTERNAL
-            for key, value in (("location", path.name), ("offset", str(offset)), ("length", str(len(contents)))):
-                tensor.external_data.add(key=key, value=value)
+            lay_outside(tensor, path.name, offset, len(contents))

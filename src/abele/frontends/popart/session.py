@@ -22,6 +22,7 @@ from abele.frontends.onnx.notes import notes_of, place_of
 from abele.frontends.onnx.reader import GraphReader, ModelParts
 from abele.frontends.onnx.registry import Item
 from abele.frontends.onnx.types import element_type, host_type
+from abele.frontends.onnx.writing import write_model
 from abele.frontends.popart.builder import BROADCAST, VARIABLE, versions_of
 from abele.frontends.popart.dataflow import DataFlow, InputShapeInfo, PyStepIO, PyStepIOCallback, PyWeightsIO
 from abele.frontends.popart.devices import DeviceInfo, VariableRetrievalMode, VariableSettings
@@ -514,7 +515,7 @@ class BaseSession:
                     # A row for each replica came back, the model has one for each group.
                     array = array[[members[0] for members in settings.groups(self.replicationFactor)]]
                 tensor.CopyFrom(numpy_helper.from_array(array.reshape(tuple(tensor.dims)), tensor.name))
-        Path(filename).write_bytes(proto.SerializeToString())
+        write_model(proto, Path(filename))
 
     # --- steps --------------------------------------------------------------------------------------------------------
 

@@ -102,7 +102,7 @@ def loop(call: NodeCall, most: Item | None, condition: Item | None, *carried: It
     graph = _LoopBody(call, body, len(carried))
     if begins is False or (trips is not None and trips <= 0):
         return _no_trips(call, graph, carried)
-    goes_on = _always(call, body, len(carried))
+    goes_on = _always(call, body)
     if trips is not None and trips >= 2**31:
         # As exporters write a loop that its condition ends.
         trips, most = None, None
@@ -117,7 +117,7 @@ def loop(call: NodeCall, most: Item | None, condition: Item | None, *carried: It
     return _open(call, graph, condition, most, carried, goes_on=goes_on)
 
 
-def _always(call: NodeCall, graph: onnx.GraphProto, carried: int) -> bool:
+def _always(call: NodeCall, graph: onnx.GraphProto) -> bool:
     """True if the body hands on its condition as it came, or a constant that holds."""
     name, entering = graph.output[0].name, graph.input[1].name if len(graph.input) > 1 else ""
     makers = {output: node for node in graph.node for output in node.output}

@@ -60,6 +60,11 @@ class _Settings:
     layout: int
     hidden: int
 
+    def is_usual(self, activations: Sequence[str], directions: int) -> bool:
+        """True where nothing is clipped, and each direction has ``activations``."""
+        usual = [a.lower() for a in activations] * directions
+        return not self.clip and [a.lower() for a in self.activations] == usual
+
     def gates(self, direction: int, count: int) -> list[Expr]:
         """Activations of the gates in one direction."""
         made = []
@@ -317,11 +322,7 @@ def lstm(
     )
     # ONNX has input, output, forget, cell; a layer here input, forget, cell, output.
     plain = (
-        [a.lower() for a in settings.activations] == [a.lower() for a in usual] * weight.shape[0]
-        and not settings.clip
-        and not input_forget
-        and peepholes is None
-        and sequence_lens is None
+        settings.is_usual(usual, weight.shape[0]) and not input_forget and peepholes is None and sequence_lens is None
     )
 
     def run(steps: Value, own: _LayerOperands, number: int) -> tuple[Value, list[Value]]:
@@ -408,12 +409,7 @@ def gru(
         hidden=units,
     )
     # ONNX has update, reset, candidate; a layer here, as PyTorch's, reset, update, candidate.
-    plain = (
-        [a.lower() for a in settings.activations] == [a.lower() for a in usual] * weight.shape[0]
-        and not settings.clip
-        and linear_before_reset
-        and sequence_lens is None
-    )
+    plain = settings.is_usual(usual, weight.shape[0]) and linear_before_reset and sequence_lens is None
 
     def run(steps: Value, own: _LayerOperands, number: int) -> tuple[Value, list[Value]]:
         if plain:
