@@ -285,7 +285,7 @@ def _heads(call: NodeCall, value: Value, heads: int) -> Value:
     return build.permute(call.net, build.reshape(call.net, value, (batch, length, heads, width // heads)), (0, 2, 1, 3))
 
 
-def _hidden(call: NodeCall, mask: Value | None, batch: int, queries: int, keys: int) -> Value | None:
+def _visible(call: NodeCall, mask: Value | None, batch: int, queries: int, keys: int) -> Value | None:
     """Keys visible by a mask: a bool that broadcasts to [batch, heads, queries, keys]."""
     if mask is None:
         return None
@@ -311,7 +311,7 @@ def attended(
     value: Value,
     *,
     scale: float,
-    visible: Value | None,
+    mask: Value | None,
     bias: Value | None,
     causal: bool,
     hides_by: float,
@@ -324,12 +324,13 @@ def attended(
         key: [batch, heads, keys, depth].
         value: [batch, heads, keys, depth of values].
         scale: Factor of the scores; 0 for one over the root of the depth.
-        visible: Keys that are seen, a bool that broadcasts to the scores.
+        mask: Keys that are seen: number of them, one of each key, or one of each score, by sample.
         bias: Addend of the scores.
         causal: True if queries see no later keys; the last query is at the last key.
-        hides_by: Addend of the scores of keys that ``visible`` hides.
+        hides_by: Addend of the scores of keys that ``mask`` hides.
     """
     net, (batch, heads, queries, depth), keys = call.net, query.shape, key.shape[2]
+    visible = _visible(call, mask, batch, queries, keys)
     factor = scale or 1 / math.sqrt(depth)
     scores = build.matmul(net, call.map(x * factor, query), build.transpose(net, key))
     if bias is not None:
@@ -375,14 +376,13 @@ def attention(
             build.reshape(net, build.slice_(net, past, 0, n, n + 1), past.shape[1:]) for n in range(past.shape[0])
         ]
         k, v = build.concat(net, [before[0], k], 2), build.concat(net, [before[1], v], 2)
-    visible = _hidden(call, mask_index, value.shape[0], q.shape[2], k.shape[2])
     made = attended(
         call,
         q,
         k,
         v,
         scale=scale,
-        visible=visible,
+        mask=mask_index,
         bias=attention_bias,
         causal=bool(unidirectional),
         hides_by=mask_filter_value,
@@ -425,14 +425,13 @@ def multi_head_attention(
     q, k, v = (_heads(call, part, num_heads) if part.ndim == 3 else part for part in given)
     if past_key is not None and past_value is not None:
         k, v = build.concat(net, [past_key, k], 2), build.concat(net, [past_value, v], 2)
-    visible = _hidden(call, key_padding_mask, query.shape[0], q.shape[2], k.shape[2])
     made = attended(
         call,
         q,
         k,
         v,
         scale=scale,
-        visible=visible,
+        mask=key_padding_mask,
         bias=attention_bias,
         causal=bool(unidirectional),
         hides_by=mask_filter_value,
