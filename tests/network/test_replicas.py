@@ -40,6 +40,8 @@ OPS: dict[str, Op] = {
     "sum": build.replica_sum,
     "sum_apart": lambda net, x, g: build.replica_sum(net, x, g, "apart"),
     "max": build.replica_max,
+    "min": lambda net, x, g: build.replica_reduce(net, x, g, "min"),
+    "mul": lambda net, x, g: build.replica_reduce(net, x, g, "mul"),
     "gather0": lambda net, x, g: build.replica_gather(net, x, 0, g),
     "gather2": lambda net, x, g: build.replica_gather(net, x, -1, g, "apart"),
     "scatter": lambda net, x, g: build.replica_scatter(net, x, 1, g),
@@ -74,6 +76,10 @@ def one_of(name: str, own: np.ndarray, rank: int) -> np.ndarray:
             return own.sum(0)
         case "max":
             return own.max(0)
+        case "min":
+            return own.min(0)
+        case "mul":
+            return own.prod(0)
         case "gather0":
             return np.concatenate(list(own), 0)
         case "gather2":
@@ -115,7 +121,7 @@ def weighted(op: Op, group: CommGroup, replicas: int) -> tuple[Network, Value]:
     return differentiate(net.finish(), [x]), x
 
 
-@pytest.mark.parametrize("name", ["copy", "sum_apart", "gather2", "scatter_sum"])
+@pytest.mark.parametrize("name", ["copy", "sum_apart", "gather2", "scatter_sum", "max", "min", "mul"])
 def test_derivative__where_each_replica_has_a_loss_of_its_own__is_that_of_their_sum(name: str) -> None:
     op = OPS[name]
     group = CommGroup.consecutive(2)
@@ -238,9 +244,9 @@ def test_collective__on_replicas_that_do_not_divide__is_refused() -> None:
         evaluate_replicas(net, [{net.inputs[0]: x}] * 4)
 
 
-def test_largest__has_no_derivative() -> None:
+def test_largest_of_replicas__has_no_derivative() -> None:
     with pytest.raises(UnsupportedOpError, match="largest of several replicas"):
-        weighted(OPS["max"], CommGroup.consecutive(2), 2)
+        weighted(lambda net, x, _: build.largest_of_replicas(net, x), CommGroup.consecutive(2), 2)
 
 
 def test_largest_of_replicas__steers_a_loop__that_all_go_through_as_often() -> None:

@@ -24,7 +24,7 @@ from abele.compiler.footprint import (
     vertex_state_bytes,
 )
 from abele.compiler.half_steps import stays_of
-from abele.compiler.layout import Layout
+from abele.compiler.layout import Layout, TilePieces
 from abele.compiler.lower import Lowered, Step
 from abele.compiler.memory_elements import ElementDemands, check_constraints
 from abele.compiler.nodes.lookup import meaning_of
@@ -344,7 +344,15 @@ class Analysis:
 
     def _tiles_holding(self, tensor: Tensor) -> Int32:
         """Tile of each piece of a view, int32[k]."""
-        return self.layout.cut(*tensor.intervals()).tile
+        return self._pieces_of(tensor).tile
+
+    def _pieces_of(self, tensor: Tensor) -> TilePieces:
+        """Pieces of a view on tiles, in any order: those of a whole variable are the fewest in its own."""
+        if len(tensor.variables) == 1 and not tensor.contains_aliases:
+            (variable,) = tensor.variables
+            if tensor.size == variable.size:
+                return self.layout.cut(np.array([variable.base]), np.array([variable.size]))
+        return self.layout.cut(*tensor.intervals())
 
     def host_cycles(self, tensors: Sequence[Tensor], *, rendezvous: bool = True, alone: bool = False) -> int:
         """Cycles of one transfer from or to the host, in which all replicas take part, or the first ``alone``."""
@@ -358,7 +366,7 @@ class Analysis:
         packet = host.packet_to_tile_bytes if inward else host.packet_to_host_bytes
         held = []
         for tensor in tensors:
-            pieces = self.layout.cut(*tensor.intervals())
+            pieces = self._pieces_of(tensor)
             held.append(TileVector.sum_of(pieces.tile, pieces.length * tensor.dtype.bytes, self.graph.num_tiles))
         here = added(held, self.graph.num_tiles)
         self.code["stream_buffers"].add(TileVector(here.tile_set, np.minimum(here.values, packet)))

@@ -105,12 +105,16 @@ def halved(lives: Liveness, accesses: Mapping[int, Access], arranging: Bool) -> 
 
 def _results(accesses: Mapping[int, Access], arranging: Bool, position: Int64, span: int) -> Int64:
     """Candidates that steps write as a whole and do not read, with the step, as one number each."""
-    keys = [np.empty(0, dtype=np.int64)]
+    numbers, steps = list[int](), list[int]()
     for step in np.flatnonzero(arranging).tolist():
         access = accesses[step]
-        written = position[np.setdiff1d(access.complete, access.reads, assume_unique=True)]
-        keys.append(written[written >= 0] * span + step)
-    return np.concatenate(keys)
+        # Steps touch few variables: sets of Python are quicker than NumPy's.
+        written = set(access.complete.tolist()).difference(access.reads.tolist())
+        numbers += written
+        steps += [step] * len(written)
+    candidate = position[np.array(numbers, dtype=np.int64)]
+    is_one = candidate >= 0
+    return candidate[is_one] * span + np.array(steps, dtype=np.int64)[is_one]
 
 
 def _operands(

@@ -295,6 +295,8 @@ def plan_memory(
 
 _BLOCK = 512
 """Tiles per block whose largest sum is kept, so that the fullest tile is found without a scan of all of them."""
+_FEW_BLOCKS = 8
+"""Blocks up to which all are looked at, whichever changed."""
 _DENSE_PART = 8
 """Part of all tiles (1 / 8) above which a step is handled as a whole."""
 
@@ -404,6 +406,9 @@ class _Sweep:
             return
         for held in come:
             self._raise(held.tiles, self._current[held.tiles], step)
+        if len(self._blocks) <= _FEW_BLOCKS:
+            np.maximum.reduce(self._blocks, axis=1, out=self._largest)
+            return
         touched = distinct(np.concatenate([held.blocks for held in (*come, *gone)], dtype=np.int64))
         self._largest[touched] = self._blocks[touched].max(axis=1)
 

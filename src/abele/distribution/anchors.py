@@ -157,10 +157,13 @@ class AnchorCollector:
         values = self._values
         if name in values:
             return self._tensors[values[name]]
+        state = {UPDATED + of: t for update in self._tensors.updates.values() for of, t in update.state.items()}
+        if name in state:
+            return state[name]
         for variable in self._graph.variables:
             if variable.name == name:
                 return self._graph.whole(variable)
-        close = nearest(name, [*values, *(variable.name for variable in self._graph.variables)])
+        close = nearest(name, [*values, *state, *(variable.name for variable in self._graph.variables)])
         raise UnknownArrayError(
             f"there is no tensor {name!r} to bring to the host", remedy=f"did you mean {close!r}?" if close else None
         )

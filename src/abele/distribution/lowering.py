@@ -15,10 +15,11 @@ from abele.distribution.remote_weights import RemoteWeights, WeightRow
 from abele.distribution.shared_functions import SharedFunctions
 from abele.distribution.state_units import RemoteSums
 from abele.distribution.update import GroupUpdate
-from abele.graph import Copy, DebugRecord, Graph, Steps, Tensor, Variable, WriteUndef
-from abele.network.ir import Dense, NetworkOp, OpBlock, Place, Stage, Value
+from abele.graph import Copy, DebugRecord, Graph, RemoteBuffer, Steps, Tensor, Variable, WriteUndef
+from abele.network.ir import Dense, NetworkOp, OpBlock, Place, Stage, Value, is_spread
 from abele.network.ir.network import attributes_key, contents_of
 from abele.network.joined_copies import joined
+from abele.network.off_chip import LOAD, handed_on, stores_rows
 from abele.network.registry import OpRule, rule_of
 from abele.network.replicated_sharding import ShardedGradient
 from abele.numerics import ElementType, f16
@@ -80,6 +81,7 @@ class Lowering:
         self.changes: dict[Value, StateChange] = {}
         self.changed: set[Value] = set()
         self._outer = outer
+        self._is_spread = False
         self._stands_for: dict[Value, Value] = {}
         self._constants: dict[Value, NetworkOp] = {}
         self._readers: dict[Value, int] = {}
@@ -94,6 +96,7 @@ class Lowering:
         self._waiting: dict[Value, NetworkOp] = {}
         self._given: dict[Value, Tensor] = {}
         self._tensors: dict[Value, Tensor] = {}
+        self._tables: dict[Value, RemoteBuffer] = {}
 
     def __getitem__(self, value: Value) -> Tensor:
         """The tensor of a value; one that enters the network and was not read yet is spread linearly."""
@@ -122,12 +125,40 @@ class Lowering:
         assert tensor.dtype == value.dtype, f"{value} bound to {tensor!r}"
         self._tensors[value] = tensor
 
+    def bind_table(self, value: Value, buffer: RemoteBuffer) -> None:
+        """Let a buffer in streaming memory be the table that ``value`` is."""
+        self._tables[value] = buffer
+
+    def is_table(self, value: Value) -> bool:
+        """True for a table in streaming memory: it has no tensor."""
+        if value in self._stands_for and value not in self._tables:
+            return self._outer is not None and self._outer.is_table(self._stands_for[value])
+        return value in self._tables
+
+    def table(self, value: Value) -> RemoteBuffer:
+        """The buffer in streaming memory that a table is in."""
+        assert self.is_table(value), f"{value} is no table"
+        if value in self._tables:
+            return self._tables[value]
+        assert self._outer is not None
+        return self._outer.table(self._stands_for[value])
+
     def graph_of(self, place: Place) -> Graph:
         """The graph of an IPU's tiles."""
         return self._graphs[place.ipu] if len(self._graphs) > 1 else self.graph
 
+    @contextmanager
+    def on(self, place: Place) -> Iterator[None]:
+        """Scope in which the graph is that of another IPU, where ops are on several."""
+        before = self.graph, self.repeats.where
+        self._go_to(place)
+        try:
+            yield
+        finally:
+            self.graph, self.repeats.where = before
+
     def _go_to(self, place: Place | None) -> None:
-        """Go on with the graph of another IPU; inside of blocks everything is on the block's IPU."""
+        """Go on with the graph of another IPU; inside of blocks that are not spread all is on the block's IPU."""
         if len(self._graphs) > 1 and place is not None:
             self.graph = self._graphs[place.ipu]
             self.repeats.where = place.ipu
@@ -245,6 +276,8 @@ class Lowering:
             if rule_of(op).waits_for_reader(self, op):
                 self._waiting[op.output] = op
                 continue
+            if stores_rows(op):
+                self._load_rows()
             self._go_to(op.place)
             if op.regions:
                 # A body is a program of its own; what is read there is computed before it. What enters the network is
@@ -256,6 +289,12 @@ class Lowering:
             self._run(op)
         if settle:
             self.settle()
+
+    def _load_rows(self) -> None:
+        """Load the rows of tables that still wait for their first reader: some are about to be replaced."""
+        for value, op in list(self._waiting.items()):
+            if op.kind == LOAD and value in self._waiting:
+                self[value]
 
     def _run(self, op: NetworkOp) -> None:
         if self.remote is None:
@@ -286,10 +325,14 @@ class Lowering:
         rule = rule_of(op)
         with self._operands_of(rule, op):
             self._change_in_place(op)
+            self._is_spread = is_spread(op)
             results = self._lowered(rule, op)
         for value, tensor in zip(op.outputs, results, strict=True):
             if tensor is not None:
                 self.bind(value, tensor)
+        for before, after in handed_on(op):
+            if self.is_table(before):
+                self.bind_table(after, self.table(before))
 
     def _change_in_place(self, op: NetworkOp) -> None:
         """Let an op write new contents of a state onto the old ones, unless something that waits reads these."""
@@ -490,8 +533,8 @@ class Lowering:
         owned: Iterable[Value] = (),
         leaving: Iterable[Value] = (),
         unread: Sequence[bool] = (),
-    ) -> list[Tensor]:
-        """Lower a block here and now; returns its results.
+    ) -> list[Tensor | None]:
+        """Lower a block here and now; returns its results, None for tables in streaming memory.
 
         Args:
             block: Block to lower.
@@ -504,16 +547,23 @@ class Lowering:
         inner = self._inside(block, arguments)
         inner._owned.update(owned)
         inner._leaves_as.update(zip(block.results, leaving, strict=False))
-        inner.run(block.ops, block.results)
-        results = [inner[v] for v in block.results]
+        results = inner._run_block(block)
         if any(unread):
             entering = {v for p in block.parameters if p in inner._tensors for v in inner[p].variables}
             self.forget(results, unread, set(self.graph.variables[before:]) - entering)
         return results
 
-    def forget(self, results: Sequence[Tensor], unread: Sequence[bool], own: Set[Variable]) -> None:
+    def _run_block(self, block: OpBlock) -> list[Tensor | None]:
+        """Results of a block that this is the lowering of; its ops may leave on another IPU than they began."""
+        where = self.repeats.where
+        self.run(block.ops, block.results)
+        results = [None if self.is_table(v) else self[v] for v in block.results]
+        self.repeats.where = where
+        return results
+
+    def forget(self, results: Sequence[Tensor | None], unread: Sequence[bool], own: Set[Variable]) -> None:
         """End the lives of results that nothing reads; they lie in ``own`` variables, which no other result has."""
-        pairs = list(zip(results, unread, strict=True))
+        pairs = [(t, is_unread) for t, is_unread in zip(results, unread, strict=True) if t is not None]
         kept = {v for tensor, is_unread in pairs if not is_unread for v in tensor.variables}
         behind = [tensor for tensor, is_unread in pairs if is_unread and own - kept >= set(tensor.variables)]
         for left in joined([(tensor, tensor) for tensor in behind]):
@@ -521,8 +571,8 @@ class Lowering:
 
     def function_body(
         self, block: OpBlock, arguments: Sequence[Value | Tensor | None], *, leaving: Iterable[Value]
-    ) -> tuple[list[Tensor | None], list[Tensor]]:
-        """Lower a block for several calls; returns the tensors of its parameters, and its results.
+    ) -> tuple[list[Tensor | None], list[Tensor | None]]:
+        """Lower a block for several calls; returns the tensors of its parameters, and its results as :meth:`block`.
 
         Args:
             block: Block to lower.
@@ -532,13 +582,14 @@ class Lowering:
         """
         inner = self._inside(block, arguments)
         inner._leaves_as.update(zip(block.results, leaving, strict=True))
-        inner.run(block.ops, block.results)
-        results = [inner[v] for v in block.results]
+        results = inner._run_block(block)
         return [inner._tensors.get(v) for v in block.parameters], results
 
     def _inside(self, block: OpBlock, arguments: Sequence[Value | Tensor | None]) -> Lowering:
         """The lowering of a block, with its parameters bound to ``arguments``."""
         inner = Lowering(self.graph, outer=self)
+        if self._is_spread:
+            inner._graphs = self._graphs
         for parameter, argument in zip(block.parameters, arguments, strict=True):
             if isinstance(argument, Value):
                 inner._stands_for[parameter] = argument
@@ -567,6 +618,12 @@ class Lowering:
         if self._may_overwrite(value):
             self._owned.add(result)
 
+    def handed_over(self, block: OpBlock, arguments: Sequence[Value]) -> Iterator[Value]:
+        """Parameters of a block that it may overwrite: no one else reads what they stand for."""
+        for parameter, argument in zip(block.parameters, arguments, strict=True):
+            if self._may_overwrite(argument):
+                yield parameter
+
     def _may_overwrite(self, value: Value) -> bool:
         # One reader, which is the caller: nothing else can see the write.
         return value in self._owned and self._readers.get(value) == 1 and value not in self.leaves
@@ -575,7 +632,7 @@ class Lowering:
         """A new variable of the shape, type and layout of a tensor, or spread linearly where that has no layout."""
         if tensor.contains_aliases or tensor.contains_constant:
             return self.graph.map_linear(self.graph.variable(tensor.dtype, tensor.shape, name=name))
-        return clone(self.graph, tensor, name)
+        return clone(self.graph.top_level, tensor, name)
 
     def copied(self, tensor: Tensor, name: str) -> Tensor:
         """A new variable with the contents of a tensor."""

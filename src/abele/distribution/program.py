@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -27,11 +28,12 @@ from abele.network.autodiff.gradient_counts import COUNTS
 from abele.network.automatic_scale import AutomaticLossScale
 from abele.network.gradient_scale import GradientScale
 from abele.network.ir import Network, NetworkOp, Place, Stage, Value
-from abele.network.locations import check_locations, worthwhile_bytes
+from abele.network.locations import check_locations, check_off_chip, worthwhile_bytes
+from abele.network.off_chip import tables
 from abele.network.optimisers import Group, climbs
 from abele.network.passes import Pipeline, Watch, inference_pipeline, training_pipeline
 from abele.network.passes.accumulate import combines
-from abele.network.replicated_sharding import FlatState
+from abele.network.replicated_sharding import FlatState, Shards
 from abele.network.schedule import MeanStrategy, OutputMode, Schedule, check_stash
 from abele.numerics import f16, f32
 from abele.poplibs import gcl, popops
@@ -39,6 +41,7 @@ from abele.poplibs.gcl import CommGroup
 from abele.poplibs.popops.elementwise.map import map_with_outputs
 from abele.poplibs.popops.expr import _1
 from abele.poplibs.poputil.layout import clone, duplicate
+from abele.poplibs.poputil.order import row_major_order
 
 # IO tiles: tiles of each IPU that load inputs and store outputs while all others compute.
 #
@@ -311,6 +314,7 @@ class _ProgramBuilder:
         self.to.remote = remote_weights(self.net, self.schedule.locations.weights, worthwhile)
         gradient_sums = GradientSums(self.net, self.graph, sums, self.schedule.locations.accumulators)
         self.to.leaves = frozenset(self.net.leaves)
+        off_chip = self._tables(needed)
         body.lower(self.to, compute, gradient_sums)
         self._make_updates(of_step, shared_functions=modes.shared_functions)
         gradient_sums.bind(self.to)
@@ -351,7 +355,8 @@ class _ProgramBuilder:
         anchors.add(lambda _: Exits(step, step), updated=True)
         before = [*modes.steps(), self.outputs.before, *anchors.before]
         program = Steps(*before, repeat(self._updates, step), self.outputs.after, *anchors.after)
-        weights = {v.name: self.to[v] for v in (*self.net.parameters, *self.net.buffers) if v not in self.to.rows}
+        states = (*self.net.parameters, *self.net.buffers)
+        weights = {v.name: self.to[v] for v in states if v not in self.to.rows and not self.to.is_table(v)}
         seed = self.to[self.net.seed] if self.net.seed is not None else None
         return NetworkProgram(
             gradients={p.name: self.to[g] for p, g in self.net.gradients.items() if g in self.to},
@@ -361,13 +366,29 @@ class _ProgramBuilder:
             inputs=[] if modes.synthetic_data else [s for s, _ in inputs],
             outputs=self.outputs.streams,
             weights=weights,
-            remote_weights={} if remote is None else remote.state,
+            remote_weights=off_chip | ({} if remote is None else remote.state),
             groups=[self._first_of(number) for number in range(len(self.groups))],
             scale=self.scale,
             seed=seed,
             changed=self.changed.streams,
             anchors=anchors.streams,
         )
+
+    def _tables(self, ops: Sequence[NetworkOp]) -> dict[str, FlatState]:
+        """A buffer in streaming memory for each table of which ops load and store rows; their places by name.
+
+        Raises:
+            NetworkError: A table that is not kept from run to run.
+            MachineError: The system has no streaming memory.
+        """
+        found, made = tables(ops, self.net.buffers), dict[str, FlatState]()
+        check_off_chip(self.graph.whole_system, [v.name for v in self.net.buffers if v in found])
+        for value in (v for v in self.net.buffers if v in found):
+            entries, *row = value.shape
+            buffer = self.graph.top_level.remote_buffer(value.name, value.dtype, math.prod(row), entries)
+            self.to.bind_table(value, buffer)
+            made[value.name] = FlatState(Shards(row_major_order(value.shape)), value.dtype, 0.0, buffer=buffer)
+        return made
 
     def _input_stream(self, value: Value) -> tuple[Stream, Value]:
         return self.graph.host_stream_in(f"input/{value.name}", value.dtype, value.shape), value
@@ -406,7 +427,7 @@ class _ProgramBuilder:
                 group.optimiser,
                 f"optimiser{number}",
                 repeats=self.to.repeats,
-                scale=self.scale,
+                scale=self.scale.of(group.optimiser),
                 share=self._share(group),
                 location=self.schedule.locations.optimiser,
                 parts=self._parts,
@@ -464,6 +485,8 @@ class _ProgramBuilder:
         changes = {s: steps[v].inputs[0] if v in steps else v for s, v in self.net.updates.items()}
         changes = {s: v for s, v in changes.items() if v is not s and s not in self.net.accumulators}
         changes = {s: v for s, v in changes.items() if v not in self.to.changed and v.stage != Stage.UPDATE}
+        # Rows of tables in streaming memory are there already.
+        changes = {s: v for s, v in changes.items() if not self.to.is_table(s)}
         # One state's new contents may be another's old ones: these are kept before any is written.
         written = {variable for state in changes for variable in self.to[state].variables}
         sources = {
@@ -503,15 +526,19 @@ class _ProgramBuilder:
         groups = {op.attrs["group"] for op in updates}
         shares = {abs(self._first_of(number).share) for number in groups} or {1.0}
         names = {value: state.name for state, value in self.net.updates.items()}
-        whole = [op for op in updates if op.inputs[1] not in self.to.shares_of]
-        parts = {n: self._parts[names[op.output]] for n, op in enumerate(whole) if names[op.output] in self._parts}
-        self.scale.before_updates(
-            [self.to[op.inputs[1]] for op in whole],
-            shares.pop(),
-            step,
-            shards=[self.to.shares_of[v].tensor for op in updates if (v := op.inputs[1]) in self.to.shares_of],
-            parts=parts,
-        )
+        share = shares.pop()
+        for clipping_set in self.scale.clipping_sets:
+            mine = [op for op in updates if self.groups[op.attrs["group"]].optimiser.clipped_with == clipping_set]
+            whole = [op for op in mine if op.inputs[1] not in self.to.shares_of]
+            parts = {n: self._parts[names[op.output]] for n, op in enumerate(whole) if names[op.output] in self._parts}
+            self.scale.before_updates(
+                [self.to[op.inputs[1]] for op in whole],
+                share,
+                step,
+                shards=[self.to.shares_of[v].tensor for op in mine if (v := op.inputs[1]) in self.to.shares_of],
+                parts=parts,
+                clipping_set=clipping_set,
+            )
         self._set_apart(updates, step)
         self._captured_updates([op for op in ops if op not in {*updates, *collectives}], step)
         with self.to.into(step):

@@ -21,7 +21,7 @@ program does not fit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -31,6 +31,7 @@ from abele.graph import Call, Copy, Execute, LibraryCall, Program, Steps, Tensor
 from abele.graph.program import Function
 from abele.network.ir import NetworkFunction, NetworkOp, OpBlock, Place, Value
 from abele.network.joined_copies import joined
+from abele.poplibs.poputil.layout import StoredLayout, laid_out, layout_of
 from abele.poplibs.poputil.mapping import is_small, map_small
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 Body = Callable[[Sequence[str]], OpBlock]
 
 
+_SAME_PLACE = 8
+"""Calls whose small vectors for one operand begin on one tile, so that copies are equal. Chosen: 1 KB per tile."""
 _LARGE_WEIGHT = 1024
 """Bytes of each tile from which on a weight is copied just before its first reader, in a step of its own. Chosen."""
 
@@ -63,13 +66,13 @@ class _Shared:
     Attributes:
         parts: Its parts, in order.
         formals: For each operand of a call its formal; None where it is not copied.
-        results: Tensors that the body leaves, in order.
+        results: Tensors that the body leaves, in order; None for tables in streaming memory.
         own: Variables that the body made, but for its parameters.
     """
 
     parts: tuple[_Part, ...]
     formals: tuple[Tensor | None, ...]
-    results: tuple[Tensor, ...]
+    results: tuple[Tensor | None, ...]
     own: frozenset[Variable]
 
 
@@ -87,6 +90,8 @@ class SharedFunctions:
     unread: frozenset[Value] = frozenset()
     made: frozenset[Value] = frozenset()
     _made: dict[Hashable, _Shared] = field(default_factory=dict)
+    _layouts: dict[Tensor, StoredLayout] = field(default_factory=dict)
+    _small: dict[tuple[Tensor, Place | None], list[Tensor]] = field(default_factory=dict)
     _spread: int = 0
 
     @classmethod
@@ -115,12 +120,15 @@ class SharedFunctions:
             op: A ``call`` that is in this.
             body: Gives what it runs, for names of parameters.
         """
+        # Rows of tables are copied from and to the buffers that the body names.
+        buffers = tuple(to.table(v) if to.is_table(v) else None for v in op.inputs)
         key = _key(op)
-        if key not in self._made:
+        which = (key, buffers)
+        if which not in self._made:
             # A value computed at its first reader would be computed inside of the function.
             common = [same and not to.is_waiting(v) for v, same in zip(op.inputs, self.common[key], strict=True)]
-            self._made[key] = self._lowered(to, op, body, common)
-        shared = self._made[key]
+            self._made[which] = self._lowered(to, op, body, common)
+        shared = self._made[which]
         arguments = {
             number: (to.enter(value, partial(self._laid_out, to, value, formal)), formal)
             for number, (value, formal) in enumerate(zip(op.inputs, shared.formals, strict=True))
@@ -128,16 +136,17 @@ class SharedFunctions:
         }
         for function, operands in shared.parts:
             to.prog.add(Call(function, joined([arguments[number] for number in operands])))
-        if not arguments:
+        if not arguments and not any(buffers):
             # Every call makes the same of the same: what reads a result may find that of a later call as well.
             self._leave_behind(to, op, shared)
             return shared.results
         # Results that nothing reads stay behind: a stage that is computed again leaves its last result alone.
         results = tuple(
-            None if value in self.unread else to.variable_like(left, "result")
+            None if value in self.unread or left is None else self._result(to, value, left)
             for value, left in zip(op.outputs, shared.results, strict=True)
         )
-        read = [(left, made) for left, made in zip(shared.results, results, strict=True) if made is not None]
+        ends = zip(shared.results, results, strict=True)
+        read = [(left, made) for left, made in ends if left is not None and made is not None]
         sources, destinations = joined([(a, a) for a, _ in read]), joined([(b, a) for a, b in read])
         for source, destination in zip(sources, destinations, strict=True):
             to.prog.add(Copy(source, destination, name=f"{shared.parts[0].function.debug.name} results"))
@@ -147,13 +156,35 @@ class SharedFunctions:
     def _laid_out(self, to: Lowering, value: Value, formal: Tensor) -> Tensor:
         """A new tensor for a weight: like its formal, so that copies stay on their tiles.
 
-        Small vectors begin on tiles of their own: those of all layers would be on few.
+        Small vectors begin on tiles of their own: those of all layers would be on few. Those of some calls for one
+        operand lie alike, so that their copies have one exchange.
         """
         name = value.name or "value"
-        if formal.ndim > 1 or not is_small(to.graph, formal):
-            return to.variable_like(formal, name)
-        self._spread += 1
-        return map_small(to.graph, to.graph.variable(formal.dtype, formal.shape, name=name), self._spread)
+        with to.on(value.place):
+            if formal.ndim > 1 or not is_small(to.graph, formal):
+                return self._like(to, formal, name)
+            alike = self._small.setdefault((formal, value.place), [])
+            since = len(alike) % _SAME_PLACE
+            if since:
+                made = self._like(to, alike[-since], name)
+            else:
+                self._spread += 1
+                made = map_small(to.graph, to.graph.variable(formal.dtype, formal.shape, name=name), self._spread)
+            alike.append(made)
+            return made
+
+    def _result(self, to: Lowering, value: Value, left: Tensor) -> Tensor:
+        """A new tensor for a result, on its IPU."""
+        with to.on(value.place):
+            return self._like(to, left, "result")
+
+    def _like(self, to: Lowering, tensor: Tensor, name: str) -> Tensor:
+        """A new tensor like a formal or a result of a body; the layout is worked out once for all calls."""
+        if tensor.contains_aliases or tensor.contains_constant:
+            return to.variable_like(tensor, name)
+        if tensor not in self._layouts:
+            self._layouts[tensor] = layout_of(to.graph, tensor, name)
+        return laid_out(to.graph, tensor.dtype, self._layouts[tensor], name)
 
     def _leave_behind(self, to: Lowering, op: NetworkOp, shared: _Shared) -> None:
         """End the lives of results that nothing reads.
@@ -218,41 +249,60 @@ def _key(op: NetworkOp) -> Hashable:
 
 
 class _Called(NamedTuple):
-    """A call, perhaps in the region of a checkpoint.
+    """A call, perhaps in the region of a checkpoint or loop.
 
     Attributes:
         op: The call.
         operands: Its operands, as values of the network.
         place: IPU and stage of it.
         again: True in a checkpoint.
+        counts: False if it was seen before, in a function that is called more than once.
     """
 
     op: NetworkOp
     operands: tuple[Value, ...]
     place: Place | None
     again: bool
+    counts: bool = True
+
+    def around(self, outside: Mapping[Value, Value], *, counts: bool | None = None) -> _Called:
+        """It with values around the block that it is in."""
+        operands = tuple(outside.get(v, v) for v in self.operands)
+        return self._replace(operands=operands, counts=self.counts if counts is None else counts)
 
 
 def _calls(ops: Iterable[NetworkOp], seen: set[NetworkFunction] | None = None) -> Iterator[_Called]:
-    """The calls of a network, with those in its checkpoints and, once, those in its functions."""
+    """The calls of a network, with those in its blocks. Operands are values around these, where they are known.
+
+    What a function calls counts once, however often it is called.
+    """
     seen = set() if seen is None else seen
     for op in ops:
-        if op.kind == "call":
+        if op.kind == "call" and op.function is not None:
             yield _Called(op, op.inputs, op.place, again=False)
-            if op.function is not None and op.function not in seen:
-                seen.add(op.function)
-                yield from _calls(op.function.body.ops, seen)
+            is_new = op.function not in seen
+            seen.add(op.function)
+            outside = dict(zip(op.function.body.parameters, op.inputs, strict=True))
+            for call in _calls(op.function.body.ops, seen):
+                yield call.around(outside, counts=is_new and call.counts)
         elif op.kind == "checkpoint":
             outside = dict(zip(op.regions[0].parameters, op.inputs, strict=True))
             for call in _calls(op.regions[0].ops, seen):
-                yield _Called(call.op, tuple(outside.get(v, v) for v in call.operands), op.place, again=True)
+                yield call.around(outside)._replace(place=op.place, again=True)
+        elif op.kind in ("loop", "while", "cond", "switch"):
+            # What a loop carries is another value in each trip.
+            around = op.inputs[op.attrs["carried"] :] if "carried" in op.attrs else op.inputs[1:]
+            for block in op.regions:
+                outside = dict(zip(reversed(block.parameters), reversed(around), strict=False))
+                for call in _calls(block.ops, seen):
+                    yield call.around(outside)
 
 
 def _read(ops: Iterable[NetworkOp]) -> Iterator[Value]:
-    """The values that ops read, also in functions and checkpoints."""
+    """The values that ops read, also in their blocks."""
     for op in ops:
         yield from op.inputs
-        for block in op.blocks if op.kind in {"call", "checkpoint"} else ():
+        for block in op.blocks:
             yield from _read(block.ops)
             yield from block.results
 
@@ -272,7 +322,9 @@ def _is_shared(calls: Sequence[_Called], lasting: frozenset[Value]) -> bool:
     """
     function = calls[0].op.function
     is_short = function is not None and len(function.body.ops) == 1
-    return len(calls) > 1 and (is_short or all(_common(calls, lasting)) or not any(call.again for call in calls))
+    return sum(call.counts for call in calls) > 1 and (
+        is_short or all(_common(calls, lasting)) or not any(call.again for call in calls)
+    )
 
 
 def _common(calls: Sequence[_Called], lasting: frozenset[Value]) -> tuple[bool, ...]:
@@ -287,8 +339,9 @@ def _argument(to: Lowering, value: Value, same: bool) -> Value | Tensor | None:
 
     What shows few elements often, as the gradient of a mean, has no layout that readers would want.
     """
-    if same:
+    if same or to.is_table(value):
         return value
     if not to.has_layout(value) or to[value].contains_aliases:
         return None
-    return to.variable_like(to[value], value.name or "argument")
+    with to.on(value.place):
+        return to.variable_like(to[value], value.name or "argument")

@@ -348,7 +348,8 @@ class SgdUpdate(GroupUpdate):
             self._emit(self.optimiser.descend, _walked(target), prog, "descend")
             return
         o, parameter, gradient = self.optimiser, target.parameter, target.gradient
-        is_plain = not o.has_velocity and not o.nesterov and "weight_decay" not in o.variable and not o.weight_decay
+        decays = "weight_decay" in o.variable or o.weight_decay != 0
+        is_plain = not (o.has_velocity or o.nesterov or decays or (o.dampens and o.dampens_all))
         as_they_are = self.factor == 1 and self.scale.scalar is None and o.keeps_gradients
         if not is_plain or not as_they_are:
             super().update(target, prog)

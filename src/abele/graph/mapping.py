@@ -47,6 +47,15 @@ class TileMapping:
         """True if every element has a tile."""
         return bool((self.tile >= 0).all())
 
+    @property
+    def is_whole(self) -> bool:
+        """True if every element has a tile, and neighbours that share one are one piece."""
+        begin = self.begin
+        if len(begin) == 0 or begin[0] != 0 or begin[-1] >= self.size:
+            return False
+        is_ascending = bool((begin[1:] > begin[:-1]).all())
+        return is_ascending and self.is_complete and bool((self.tile[1:] != self.tile[:-1]).all())
+
     def first_unmapped(self) -> tuple[int, int] | None:
         """The first interval that has no tile, or None."""
         where = np.flatnonzero(self.tile < 0)

@@ -198,7 +198,21 @@ def map_view(graph: Graph, tensor: View, mapping: Any) -> View:
         if mapping != "linear":
             raise InvalidOptionError(f"no mapping is called {mapping!r}", remedy='"linear", a tile, or intervals')
         return graph.map_linear(tensor)
+    if isinstance(mapping, TileMapping) and _takes(graph, tensor, mapping):
+        graph.check_tiles(mapping.tile, f"variable {tensor.name!r}", tensor.variables[0].debug)
+        tensor.variables[0].mapping = mapping
+        return tensor
     return graph.place(tensor, _given_placement(tensor, mapping))
+
+
+def _takes(graph: Graph, tensor: Tensor, mapping: TileMapping) -> bool:
+    """True if a mapping is that of the view's only variable as it is: variables that are mapped alike share one."""
+    if graph.top_level is not graph or mapping.size != tensor.size or len(tensor.variables) != 1:
+        return False
+    variable = tensor.variables[0]
+    at, size = tensor.intervals()
+    is_all = len(at) == 1 and int(at[0]) == variable.base and int(size[0]) == variable.size
+    return is_all and mapping.is_whole
 
 
 def _given_placement(tensor: Tensor, mapping: Any) -> Placement:

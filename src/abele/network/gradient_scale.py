@@ -1,5 +1,8 @@
 """Factors of gradients before updates read them: the loss scale is taken out, and long gradients are clipped.
 
+Gradients are clipped by the norm of all of them, or of those of a *clipping set*: parameters whose optimisers have one
+name in ``clipped_with``. Each set has a factor of its own.
+
 Gradients in half precision lose values smaller than 2⁻²⁴. So the loss is multiplied by a scale, with which all
 gradients grow, and updates multiply them by its inverse in f32. Both are scalars on the device where the scale may
 change.
@@ -22,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from abele.errors import InvalidOptionError
 from abele.graph import Graph, Steps, Tensor, concat
 from abele.network.automatic_scale import AutomaticLossScale
-from abele.network.optimisers import Group, climbs
+from abele.network.optimisers import Group, Optimiser, climbs
 from abele.numerics import f32
 from abele.poplibs import gcl, popops
 from abele.poplibs.gcl import CommGroup
@@ -75,7 +78,7 @@ class GradientScale:
         self.groups = groups
         scale, changes = loss_scale_of(groups)
         self._scale = scale
-        self._norm = _max_norm(groups)
+        self._norms = _max_norms(groups)
         self.hyper: dict[str, Tensor] = {}
         self.state: dict[str, Tensor] = {}
         self.loss: Tensor | None = None
@@ -91,7 +94,17 @@ class GradientScale:
             self.loss = self._made("loss_scale", scale)
         is_scalar = self.loss is not None or self.clips
         self.number = 1.0 if is_scalar else 1.0 / scale
-        self.scalar = self._made("gradient_scale", 1.0 / scale) if is_scalar else None
+        self._of_sets = {
+            name: self._made(f"gradient_scale/{name}" if name else "gradient_scale", 1.0 / scale)
+            for name in (self._norms if is_scalar else ())
+        }
+        self.scalar = next(iter(self._of_sets.values()), None)
+
+    def of(self, optimiser: Optimiser) -> GradientScale:
+        """The scale for the parameters of an optimiser: that of its clipping set."""
+        other = copy.copy(self)
+        other.scalar = self._of_sets.get(optimiser.clipped_with)
+        return other
 
     def on(self, graph: Graph) -> GradientScale:
         """The scale for another IPU: a scalar of its own there, which the owner has to send."""
@@ -103,26 +116,29 @@ class GradientScale:
 
     @property
     def clips(self) -> bool:
-        """True if gradients are shrunk by the norm of all of them together."""
-        return not math.isinf(self._norm)
+        """True if gradients are shrunk by the norm of several of them together."""
+        return any(not math.isinf(norm) for norm in self._norms.values())
+
+    @property
+    def clipping_sets(self) -> list[str]:
+        """Names of the sets of parameters whose gradients are shrunk together."""
+        return [name for name, norm in self._norms.items() if not math.isinf(norm)]
 
     def _made(self, name: str, initial: float) -> Tensor:
         return self.graph.map(self.graph.variable(f32, (), name=f"gradients/{name}", initial=initial), 0)
 
     def begin(self, prog: Steps) -> None:
         """Append steps before the micro-batches of a step: the scale of the loss and its inverse."""
+        scalars = list(self._of_sets.values())
         if self._factor is not None:
             assert self.loss is not None
-            assert self.scalar is not None
             given = self.hyper.get("loss_scaling")
             operands = [self._factor] if given is None else [self._factor, given]
             scale: Expr = _1 * (self._scale if given is None else _2)
-            map_with_outputs(
-                self.graph, [scale, 1.0 / scale], operands, [self.loss, self.scalar], prog, "scale_of_loss"
-            )
+            inverses = [1.0 / scale] * len(scalars)
+            map_with_outputs(self.graph, [scale, *inverses], operands, [self.loss, *scalars], prog, "scale_of_loss")
         elif self.loss is not None:
-            assert self.scalar is not None
-            map_with_outputs(self.graph, [1.0 / _1], [self.loss], [self.scalar], prog, "inverse_scale")
+            map_with_outputs(self.graph, [1.0 / _1] * len(scalars), [self.loss], scalars, prog, "inverse_scale")
 
     def before_updates(
         self,
@@ -132,6 +148,7 @@ class GradientScale:
         *,
         shards: Sequence[Tensor] = (),
         parts: Mapping[int, CommGroup] | None = None,
+        clipping_set: str = "",
     ) -> None:
         """Append steps after the micro-batches: long gradients are clipped, as if they were one vector.
 
@@ -141,10 +158,11 @@ class GradientScale:
             prog: Sequence that the step is appended to.
             shards: The replica's shares of the others.
             parts: By number in ``gradients``, those that are parts, and the replicas that have all of them together.
+            clipping_set: Name of the set that these are all gradients of.
         """
-        if not self.clips or not (gradients or shards):
+        if clipping_set not in self.clipping_sets or not (gradients or shards):
             return
-        assert self.scalar is not None
+        scalar, limit = self._of_sets[clipping_set], self._norms[clipping_set]
         # One sum of squares per tensor, all in one reduction.
         every = [*gradients, *shards]
         wanted = [SingleReduceOp(t, tuple(range(t.ndim)), ReduceParams("SQUARE_ADD"), f32, "square") for t in every]
@@ -166,8 +184,8 @@ class GradientScale:
         # The norm of the unscaled mean; the factor divides by it where it is above the limit.
         inverse: ExprLike = _1 if self.loss is not None else 1.0 / self._scale
         norm = Op("sqrt", _2) * inverse * share
-        shrunk = inverse * (self._norm / Op("max", norm, self._norm))
-        map_with_outputs(self.graph, [shrunk], [self.scalar, total], [self.scalar], prog, "clip_by_norm")
+        shrunk = inverse * (limit / Op("max", norm, limit))
+        map_with_outputs(self.graph, [shrunk], [scalar, total], [scalar], prog, "clip_by_norm")
 
     def end(self, counts: Tensor | None, prog: Steps) -> None:
         """Append steps after the updates: the automatic scale moves.
@@ -190,17 +208,19 @@ class GradientScale:
         map_with_outputs(self.graph, after, operands, outputs, prog, "move_scale")
 
 
-def _max_norm(groups: Sequence[Group]) -> float:
-    """The norm that gradients of all groups together may have.
+def _max_norms(groups: Sequence[Group]) -> dict[str, float]:
+    """The norm that gradients of each clipping set together may have.
 
     Raises:
-        InvalidOptionError: Groups that differ.
+        InvalidOptionError: Groups of one set that differ.
     """
-    norms = {g.optimiser.max_grad_norm for g in groups} or {math.inf}
-    if len(norms) > 1:
-        raise InvalidOptionError(
-            f"groups of one optimiser have different norms: {', '.join(f'{n:g}' for n in sorted(norms))}",
-            because="gradients of all parameters are shrunk together",
-            remedy="one max_grad_norm for all",
-        )
-    return norms.pop()
+    found: dict[str, float] = {}
+    for optimiser in (g.optimiser for g in groups):
+        norm = found.setdefault(optimiser.clipped_with, optimiser.max_grad_norm)
+        if norm != optimiser.max_grad_norm:
+            raise InvalidOptionError(
+                f"groups of one optimiser have different norms: {norm:g}, {optimiser.max_grad_norm:g}",
+                because="gradients of all parameters are shrunk together",
+                remedy="one max_grad_norm for all, or a name of each group in clipped_with",
+            )
+    return found or {"": math.inf}

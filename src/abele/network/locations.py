@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 
 from abele.errors import InvalidOptionError, MachineError
@@ -114,6 +115,21 @@ def worthwhile_bytes(system: System) -> int:
     return int(_LATENCIES * system.host.latency_seconds * rate)
 
 
+def check_off_chip(system: System, names: Sequence[str]) -> None:
+    """Raise unless a system has streaming memory, where something is to lie there.
+
+    Raises:
+        MachineError: It has none.
+    """
+    if names and system.dram is None:
+        having = [name for name in systems.names() if systems.get(name).dram is not None]
+        raise MachineError(
+            f"{system.name} has no streaming memory to keep tensors in",
+            because=f"what is to lie there: {', '.join(names)}",
+            remedy=f"on_chip=True, or a system that has: {', '.join(having)}",
+        )
+
+
 def check_locations(system: System, locations: Locations, *, waits: bool) -> None:
     """Raise unless a program can keep things where locations say.
 
@@ -126,13 +142,7 @@ def check_locations(system: System, locations: Locations, *, waits: bool) -> Non
         MachineError: Something is to lie in streaming memory, and there is none.
         InvalidOptionError: Activations are to lie there, of a network in which none wait.
     """
-    if locations.off_chip and system.dram is None:
-        having = [name for name in systems.names() if systems.get(name).dram is not None]
-        raise MachineError(
-            f"{system.name} has no streaming memory to keep tensors in",
-            because=f"what is to lie there: {', '.join(locations.off_chip)}",
-            remedy=f"on_chip=True, or a system that has: {', '.join(having)}",
-        )
+    check_off_chip(system, locations.off_chip)
     if not locations.activations.on_chip and not waits:
         raise InvalidOptionError(
             "activations cannot leave the chip: the network is no pipeline and has no phases",

@@ -83,7 +83,8 @@ class Anchor:
 
     Attributes:
         tensor: Its name: that of an input, parameter or buffer; ``gradient/`` or ``updated/`` and the name of a
-            parameter, for its gradient or for its value after each update; or the name of a variable.
+            parameter, for its gradient or for its value after each update; ``updated/`` and the name of an optimiser's
+            state on the chip; or the name of a variable.
         outputs: Choice of the micro-batches that come back; of an updated parameter, of updates.
         period: For :attr:`OutputMode.EVERY_N`, every how many.
     """

@@ -69,7 +69,8 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
         yield "overlap hides", f"{count_text(per_step.hidden)} of {count_text(busy)} cycles"
     yield "tile balance", f"{percent_text(report.tile_balance)} (mean tile / slowest tile while computing)"
     if (rate := report.samples_per_second) is not None:
-        yield "throughput", f"{count_text(rate)} {report.meta.get('sample_name', 'samples')}/s on {_ipus(target)}"
+        things, ipus = report.meta.get("sample_name", "samples"), _ipus(target, of_all_replicas=True)
+        yield "throughput", f"{count_text(rate)} {things}/s on {ipus}"
         yield from _limits(report)
     if (energy := report.energy) is not None and energy.terms:
         yield "energy", energy_line(energy)
@@ -129,7 +130,9 @@ def _figures_of(report: Report, bases: list[str]) -> str:
 def _target(report: Report) -> str:
     target = report.target
     tiles = f"{counted(int(target['num_tiles']), 'tile')} at {target['clock_hz'] / 1e9:g} GHz"
-    return f"{target['name']} ({target['title']}): {_ipus(target)}, {tiles}"
+    replicas = int(target.get("num_replicas", 1) or 1)
+    each = f", for each of {replicas} replicas" if replicas > 1 else ""
+    return f"{target['name']} ({target['title']}): {_ipus(target)}, {tiles}{each}"
 
 
 def _count(key: str, value: int) -> str:
@@ -137,9 +140,11 @@ def _count(key: str, value: int) -> str:
     return counted(value, _ONE_OF.get(things, things.removesuffix("s")))
 
 
-def _ipus(target: dict[str, object]) -> str:
-    count = target["num_ipus"]
-    return counted(int(str(count)), f"{target['ipu']} IPU")
+def _ipus(target: dict[str, object], *, of_all_replicas: bool = False) -> str:
+    count = int(str(target["num_ipus"]))
+    if of_all_replicas:
+        count *= int(str(target.get("num_replicas", 1) or 1))
+    return counted(count, f"{target['ipu']} IPU")
 
 
 def _fullest(report: Report) -> str:

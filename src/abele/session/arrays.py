@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Mapping, MutableMapping
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -66,6 +66,13 @@ class SharedArray:
     def __init__(self, values: npt.ArrayLike) -> None:
         self._array = np.array(values)
         self._version = 0
+
+    @classmethod
+    def owning(cls, values: Array) -> Self:
+        """One of an array that its maker leaves to it, without a copy."""
+        made = cls(())
+        made._array = values
+        return made
 
     _holder: weakref.ref[Any] | None = None
 
@@ -162,13 +169,13 @@ class SharedArrays(MutableMapping[str, Array]):
         cell.bring_up_to_date()
         return cell.values().copy()
 
-    def __setitem__(self, name: str, values: npt.ArrayLike) -> None:
+    def __setitem__(self, name: str, values: npt.ArrayLike | SharedArray) -> None:
         cell = self._cells.get(name)
         if cell is None:
-            self._cells[name] = SharedArray(values)
+            self._cells[name] = values if isinstance(values, SharedArray) else SharedArray(values)
             CHANGES.note()
             return
-        given = np.asarray(values)
+        given = values.values() if isinstance(values, SharedArray) else np.asarray(values)
         self.check(name, given.shape)
         cell.assign(given)
 

@@ -86,7 +86,8 @@ class DeviceArrays:
         assert end.flat is not None
         assert end.flat.begin is not None
         memory = self._engine.deployment.remote
-        return memory.rows(memory.find(end.handle), replica)[0, end.flat.begin : end.flat.begin + end.flat.width]
+        elements = memory.rows(memory.find(end.handle), replica).reshape(-1)
+        return elements[end.flat.begin : end.flat.begin + end.flat.width]
 
     def read_random(self, end: End) -> list[int]:
         """The state of random ops: that of the first replica."""

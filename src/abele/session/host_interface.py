@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -159,10 +159,17 @@ def _owned(end: End, schedule: Schedule, parts: dict[str, tuple[int, ...]]) -> E
     """End of a weight, or of its state: groups of replicas may have values or parts of their own."""
     name, split = end.name, schedule.split_of(end.name)
     # State of a weight is cut as the weight is, if it has an element for each of the weight's.
-    owner = next((n for n in parts if name == n or name.startswith(f"{n}/")), name)
+    owner = next((n for n in _begins(name) if n in parts), name)
     # Rows of replicas are groups of one each to the host, whichever replicas reduce their gradients together.
     group = CommGroup.none() if name in schedule.every_replica else schedule.group_of(name)
     return replace(end, group=group, split=split if parts.get(owner) == end.shape else None)
+
+
+def _begins(name: str) -> Iterator[str]:
+    """A name, and what it has before each of its slashes, the longest first."""
+    while name:
+        yield name
+        name = name.rpartition("/")[0]
 
 
 ROLES = {

@@ -253,7 +253,7 @@ def _check_remote(executable: Executable, end: End) -> None:
     buffer, flat = executable.graph.remote_buffers.get(end.handle), end.flat
     assert flat is not None
     assert flat.begin is not None
-    has_room = buffer is not None and 0 <= flat.begin <= buffer.num_elements - flat.width
+    has_room = buffer is not None and 0 <= flat.begin <= buffer.num_elements * buffer.repeats - flat.width
     if buffer is None or buffer.dtype != end.dtype or not has_room:
         raise ValueError(f"the executable has no remote buffer {end.handle!r} with {end.name!r}")
 

@@ -6,6 +6,7 @@ from abele.network.ir.network import AllowedRange, Network, differentiable, need
 from abele.network.ir.op import SAME_ELEMENTS, ConvGroup, NetworkFunction, NetworkOp, OpBlock, PlanHint
 from abele.network.ir.parser import parse
 from abele.network.ir.printer import network_text
+from abele.network.ir.spread import first_read, ipus_of, is_spread, place_read
 from abele.network.ir.value import HERE, Place, Shape, Stage, Value
 from abele.network.ir.verify import verify
 
@@ -29,8 +30,12 @@ __all__ = [
     "Stage",
     "Value",
     "differentiable",
+    "first_read",
+    "ipus_of",
+    "is_spread",
     "needed",
     "network_text",
     "parse",
+    "place_read",
     "verify",
 ]

@@ -20,6 +20,7 @@ from abele.graph.debug import DebugRecord
 from abele.network.ir.frozen import Dense, FrozenDict
 from abele.network.ir.network import AllowedRange, Network, contents_of
 from abele.network.ir.op import NetworkOp, OpBlock, PlanHint
+from abele.network.ir.spread import ipus_of
 from abele.network.ir.value import HERE, Place, Shape, Stage, Value
 from abele.numerics import as_element_type, i32, u32
 
@@ -235,13 +236,16 @@ class BlockBuilder:
     def inline(self, block: OpBlock, arguments: Sequence[Value]) -> tuple[Value, ...]:
         """Append copies of the ops of a block, and give its results.
 
+        They are where ops are made now, or each on its own IPU if they are on several.
+
         Args:
             block: Block to copy.
             arguments: A value for each parameter.
         """
         values = dict(zip(block.parameters, arguments, strict=True))
+        own = len(ipus_of(block)) > 1
         for op in block.ops:
-            with self.at(op.debug):
+            with self.at(op.debug, place=op.place if own else None):
                 values |= zip(op.outputs, self.copy(op, values), strict=True)
         return tuple(values[v] for v in block.results)
 

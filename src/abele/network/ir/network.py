@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from abele.arrays import Array
 from abele.errors import NetworkError
 from abele.graph.debug import DebugRecord
 from abele.network.ir.frozen import Dense, FrozenDict
 from abele.network.ir.op import NetworkFunction, NetworkOp, OpBlock
+from abele.network.ir.spread import ipus_of, is_spread
 from abele.network.ir.value import Value
 from abele.numerics import ElementType
 from abele.sparsity import Pattern
@@ -83,7 +85,8 @@ class Network:
     @cached_property
     def num_ipus(self) -> int:
         """IPUs of one replica that its ops are placed on: one more than the highest number."""
-        return 1 + max((op.place.ipu for op in self.ops if op.place is not None), default=0)
+        inside = (max(ipus) for op in self.ops if is_spread(op) for ipus in map(ipus_of, op.blocks) if ipus)
+        return 1 + max((*(op.place.ipu for op in self.ops if op.place is not None), *inside), default=0)
 
     @cached_property
     def num_stages(self) -> int:
@@ -284,11 +287,18 @@ def _ops_key(ops: Sequence[NetworkOp], numbers: _Numbering) -> Key:
     return tuple(op_key(op, numbers.read, numbers.define(op.outputs)) for op in ops)
 
 
+_KEYS: WeakKeyDictionary[OpBlock, Key] = WeakKeyDictionary()
+"""Structures of blocks that are alive: passes ask for that of a function at each of its calls."""
+
+
 def block_key(block: OpBlock) -> Key:
     """The structure of a block."""
-    numbers = _Numbering()
-    entered = numbers.define(block.parameters)
-    return (entered, _ops_key(block.ops, numbers), numbers.read(block.results))
+    found = _KEYS.get(block)
+    if found is None:
+        numbers = _Numbering()
+        entered = numbers.define(block.parameters)
+        found = _KEYS[block] = (entered, _ops_key(block.ops, numbers), numbers.read(block.results))
+    return found
 
 
 def network_key(net: Network) -> Key:

@@ -125,7 +125,7 @@ class NetworkOp:
         return op_text(self)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class OpBlock:
     """Ops in order, isolated from the values around them.
 

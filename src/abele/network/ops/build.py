@@ -22,6 +22,7 @@ from abele.network.ops.linear import linear, matmul
 from abele.network.ops.lookup import add_rows, join_rows, look_up, look_up_groups, sum_rows, update_rows
 from abele.network.ops.nonlinearity import nonlinearity
 from abele.network.ops.norm import BATCH, norm, whiten
+from abele.network.ops.off_chip_rows import load_row, store_row
 from abele.network.ops.own_gradient import own_gradient
 from abele.network.ops.own_op import own_op
 from abele.network.ops.plain_recurrent import gru, plain_rnn
@@ -37,6 +38,7 @@ from abele.network.ops.replicas import (
     replica_max,
     replica_permute,
     replica_rank,
+    replica_reduce,
     replica_scatter,
     replica_sum,
 )
@@ -142,6 +144,7 @@ __all__ = [
     "keep",
     "largest_of_replicas",
     "linear",
+    "load_row",
     "look_up",
     "look_up_groups",
     "loop",
@@ -177,6 +180,7 @@ __all__ = [
     "replica_max",
     "replica_permute",
     "replica_rank",
+    "replica_reduce",
     "replica_scatter",
     "replica_sum",
     "resample",
@@ -193,6 +197,7 @@ __all__ = [
     "sort",
     "sparse_linear",
     "sparse_matmul",
+    "store_row",
     "sum_counts",
     "sum_rows",
     "sum_to",

@@ -53,7 +53,7 @@ class Checkpoint(LazyReader):
         """The body."""
         return tuple(run.block(op.regions[0], args))
 
-    def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor, ...]:
+    def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor | None, ...]:
         """The body, as if it stood here."""
         return tuple(to.block(op.regions[0], op.inputs, leaving=op.outputs))
 

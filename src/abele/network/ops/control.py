@@ -201,8 +201,9 @@ class CallRule(LazyReader):
         """The body, as if it stood here, or a call of the one that the machine has."""
         if op in to.functions:
             return to.functions.call(to, op, partial(body_of, op))
-        unread = [to.is_dead(v) for v in op.outputs]
-        return tuple(to.block(body_of(op), op.inputs, leaving=op.outputs, unread=unread))
+        unread, body = [to.is_dead(v) for v in op.outputs], body_of(op)
+        owned = to.handed_over(body, op.inputs)
+        return tuple(to.block(body, op.inputs, owned=owned, leaving=op.outputs, unread=unread))
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """A call of the function's backward function; the call itself also gives what that needs."""
@@ -241,15 +242,19 @@ class Looping(LazyReader):
         """None for loops whose number of trips only the machine knows: values of their trips are not kept."""
         raise no_derivative(op, "a loop of unknown length", "use a loop with a fixed number of trips")
 
-    def _states(self, to: Lowering, op: NetworkOp) -> list[Tensor]:
-        """A variable for each carried value, with its value before the first trip."""
-        body, states = op.regions[-1], []
+    def _states(self, to: Lowering, op: NetworkOp) -> list[Tensor | None]:
+        """A variable for each carried value, with its value before the first trip; None for tables off the chip."""
+        body, states = op.regions[-1], list[Tensor | None]()
         for number, (value, parameter) in enumerate(
             zip(op.inputs[: op.attrs["carried"]], body.parameters[1:], strict=False)
         ):
+            if to.is_table(value):
+                states.append(None)
+                continue
             tensor = to[value]
-            laid = laid_for_windows(to, body.ops, parameter, tensor)
-            state = to.variable_like(tensor, value.name or "carried") if laid is None else laid
+            with to.on(value.place):
+                laid = laid_for_windows(to, body.ops, parameter, tensor)
+                state = to.variable_like(tensor, value.name or "carried") if laid is None else laid
             is_written = "count" in op.attrs and writes_every_row(body, number, op.attrs["count"])
             to.prog.add(WriteUndef(state) if is_written else Copy(tensor, state, name="carried"))
             states.append(state)
@@ -261,7 +266,8 @@ class Looping(LazyReader):
         for value, parameter in zip(op.inputs, body.parameters[1:], strict=True):
             # What is constant as a whole is read where it lies; with parts that are not, it has no place of its own.
             known = to.has_layout(value) and not (to[value].contains_constant and len(to[value].variables) == 1)
-            laid = laid_for_windows(to, body.ops, parameter, to[value]) if known else None
+            with to.on(value.place):
+                laid = laid_for_windows(to, body.ops, parameter, to[value]) if known else None
             if laid is not None:
                 to.prog.add(Copy(to[value], laid, name="windows"))
             around.append(value if laid is None else laid)
@@ -278,17 +284,23 @@ class Looping(LazyReader):
         to.prog.add(Copy(to.graph.constant(i32, (), 0, name="zero"), counter, name="first_trip"))
         return counter
 
-    def _body(self, to: Lowering, op: NetworkOp, states: list[Tensor], counter: Tensor | None) -> Steps:
+    def _body(self, to: Lowering, op: NetworkOp, states: list[Tensor | None], counter: Tensor | None) -> Steps:
         """One trip: the body, then the carried values become its results."""
         region, around = op.regions[-1], self._around(to, op)
         trip: Tensor = counter if counter is not None else to.graph.constant(i32, (), 0, name="trip")
         with to.into(Steps(name="trip")) as body:
-            arguments: list[Value | Tensor] = [trip, *states, *around]
+            arguments: list[Value | Tensor] = [trip, *_held(op, states), *around]
             results = to.block(region, arguments, owned=region.parameters[1 : 1 + len(states)])
-            copy_together(to, results, states)
+            carried = [(r, s) for r, s in zip(results, states, strict=True) if r is not None and s is not None]
+            copy_together(to, [r for r, _ in carried], [s for _, s in carried])
             if counter is not None:
                 popops.map_in_place(to.graph, _1 + 1, [counter], to.prog, name="next_trip")
         return body
+
+
+def _held(op: NetworkOp, states: Sequence[Tensor | None]) -> list[Value | Tensor]:
+    """Operands of a loop's body and condition for carried values."""
+    return [v if s is None else s for v, s in zip(op.inputs, states, strict=False)]
 
 
 def with_known_trips(body: OpBlock, count: int) -> OpBlock:
@@ -378,7 +390,7 @@ class LoopRule(Looping):
             carried = run.block(op.regions[0], [trip, *carried, *rest])
         return tuple(carried)
 
-    def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor, ...]:
+    def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor | None, ...]:
         """A Repeat."""
         states, counter = self._states(to, op), self._trip(to, op, op.regions[0])
         to.prog.add(Repeat(op.attrs["count"], self._body(to, op, states, counter)))
@@ -407,12 +419,13 @@ class WhileRule(Looping):
             carried, trip = run.block(op.regions[1], [trip, *carried, *rest]), trip + 1
         return tuple(carried)
 
-    def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor, ...]:
+    def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor | None, ...]:
         """A RepeatWhileTrue."""
         # The condition reads the same variables that the body overwrites, hence no copies between the two.
         states, counter = self._states(to, op), self._trip(to, op, op.regions[1])
         with to.into(Steps(name="condition")) as test:
-            (holds,) = to.block(op.regions[0], [*states, *op.inputs[len(states) :]])
+            (holds,) = to.block(op.regions[0], [*_held(op, states), *op.inputs[len(states) :]])
+        assert holds is not None
         to.prog.add(RepeatWhileTrue(test, holds, self._body(to, op, states, counter)))
         return tuple(states)
 
@@ -447,18 +460,26 @@ class Branching(LazyReader):
         """The region that is chosen."""
         return tuple(run.block(op.regions[self.choice(op, args[0])], args[1:]))
 
-    def _regions(self, to: Lowering, op: NetworkOp) -> tuple[list[Steps], list[Tensor]]:
+    def _regions(self, to: Lowering, op: NetworkOp) -> tuple[list[Steps], list[Tensor | None]]:
         """The program of each region, all of which leave their results in the same variables."""
-        programs, results = [], list[Tensor]()
+        programs, results = [], list[Tensor | None]()
         for region in op.regions:
             with to.into(Steps(name="branch")) as prog:
                 made = to.block(region, op.inputs[1:])
                 # Laid out as the first region makes them; the others copy into that.
-                results = results or [to.variable_like(t, "result") for t in made]
+                results = results or [self._result_like(to, v, t) for v, t in zip(op.outputs, made, strict=True)]
                 for source, destination in zip(made, results, strict=True):
+                    if source is None or destination is None:
+                        continue
                     prog.add(Copy(source, destination, name="result"))
             programs.append(prog)
         return programs, results
+
+    def _result_like(self, to: Lowering, value: Value, made: Tensor | None) -> Tensor | None:
+        if made is None:
+            return None
+        with to.on(value.place):
+            return to.variable_like(made, "result")
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """A branch on the same operand: each region computes its forward pass again, then its backward pass."""
@@ -481,7 +502,7 @@ class Cond(Branching):
         """The first if the bool is true."""
         return 0 if chooser else 1
 
-    def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor, ...]:
+    def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor | None, ...]:
         """An If."""
         predicate = to[op.inputs[0]]
         (then, otherwise), results = self._regions(to, op)
@@ -505,7 +526,7 @@ class SwitchRule(Branching):
         last = len(op.regions) - 1
         return int(chooser) if 0 <= int(chooser) < last else last
 
-    def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor, ...]:
+    def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor | None, ...]:
         """A Switch whose default is the last region."""
         index = to[op.inputs[0]]
         programs, results = self._regions(to, op)

@@ -112,8 +112,21 @@ def convolution(
         padding_upper=tuple(padding if padding_upper is None else padding_upper),
         groups=groups,
     )
+    return convolution_of(net, x, weight, params, bias)
+
+
+def convolution_of(net: BlockBuilder, x: Value, weight: Value, params: ConvParams, bias: Value | None = None) -> Value:
+    """The convolution that some parameters describe."""
     inputs = [x, weight] + ([] if bias is None else [bias])
     return net.emit("convolution", inputs, params.output_shape, x.dtype, params=params)
+
+
+def transposed_convolution_of(
+    net: BlockBuilder, x: Value, weight: Value, params: ConvParams, bias: Value | None = None
+) -> Value:
+    """The gradient, by its input, of the convolution that some parameters describe."""
+    inputs = [x, weight] + ([] if bias is None else [bias])
+    return net.emit("convolution_grad_data", inputs, params.input_shape, x.dtype, params=params)
 
 
 def transposed_convolution(
@@ -146,8 +159,7 @@ def transposed_convolution(
         padding_upper=tuple(p if o < s else p - o for p, o, s in zip(padding, output_padding, stride, strict=True)),
         groups=groups,
     )
-    inputs = [x, weight] + ([] if bias is None else [bias])
-    return net.emit("convolution_grad_data", inputs, params.input_shape, x.dtype, params=params)
+    return transposed_convolution_of(net, x, weight, params, bias)
 
 
 def _windows(x: Array, params: ConvParams) -> Array:

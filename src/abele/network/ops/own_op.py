@@ -36,6 +36,10 @@ class OwnLowering:
     results: tuple[tuple[Shape, ElementType], ...]
 
 
+OwnTypes = Sequence[tuple[Shape, ElementType]]
+"""Shapes and element types of operands or results."""
+
+
 @dataclass(frozen=True)
 class OwnOp:
     """An op that a user wrote.
@@ -45,15 +49,26 @@ class OwnOp:
         lower: Takes an :class:`OwnLowering`, a tensor for each operand and the attributes as keywords; gives the tensor
             of its result, or a tuple of them.
         evaluate: Its meaning in NumPy on lists of arrays, for those who ask for it; None where nobody wrote it down.
+        types: Shape and element type of its results, of those of its operands and the attributes; None where front
+            ends know them from elsewhere.
+        gradient: Takes the builder of a backward pass, operands, results, gradients of the results and the attributes;
+            gives a gradient for each operand. None where front ends have it, or nobody wrote one.
     """
 
     name: str
     lower: Callable[..., Tensor | Sequence[Tensor]]
     evaluate: Callable[[Sequence[Array], dict[str, Any]], Sequence[Array]] | None = field(default=None)
+    types: Callable[[OwnTypes, dict[str, Any]], OwnTypes] | None = field(default=None)
+    gradient: Callable[..., Sequence[Value]] | None = field(default=None)
 
 
 OWN_OPS: dict[str, OwnOp] = {}
 """Ops that users wrote, by name."""
+
+
+def key_of(name: str, domain: str, version: int) -> str:
+    """Name of an op in the table: its domain, its own name, and the domain's version."""
+    return f"{domain}:{name}:{version}"
 
 
 def own_op(

@@ -1,7 +1,7 @@
 """Collectives inside of networks: exchanges between the replicas of a group in the middle of a model.
 
 A network describes one replica. Where replicas share a model (tensor parallelism), some values are *alike* on all
-replicas of a group and some are *parts*, which differ. Four ops lead from one to the other; each has the derivative
+replicas of a group and some are *parts*, which differ. These ops lead from one to the other; each has the derivative
 that is right for how its result is read, and that is an op of this family again:
 
 ==================  ===============================  ==========================================================
@@ -11,6 +11,7 @@ builder             forward                          gradient
 ``replica_sum``     the sum over the group           as it is where readers are alike; else summed over the group
 ``replica_gather``  the parts, side by side          the own part where readers are alike; else of the sum
 ``replica_scatter`` the own part, or that of the sum the parts, side by side
+``replica_reduce``  the product, maximum, minimum    of the sum, where the value was reached or times the others
 ==================  ===============================  ==========================================================
 
 ``replica_copy`` and ``replica_sum`` are the conjugates f and g of Megatron-LM. All replicas of a group get the same
@@ -21,14 +22,19 @@ bits, as each element is summed in one place and sent from there. For example, `
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from abele.arrays import Array
+from abele.expr import select
+from abele.expr.derivative import arg
 from abele.graph import AssumeEqualAcrossReplicas, Copy, CrossReplicaCopy, Tensor
 from abele.network.ir import BlockBuilder, NetworkOp, Value
+from abele.network.ops.elementwise import map_
+from abele.network.ops.reduction import reduce
+from abele.network.ops.views import reshape
 from abele.network.registry import Gradients, OpRule, RowWise, Types, no_derivative, only, require, rule
 from abele.numerics import bool_, i32
 from abele.poplibs import gcl, popops
@@ -78,8 +84,22 @@ def replica_sum(net: BlockBuilder, value: Value, group: CommGroup, readers: str 
 
 
 def replica_max(net: BlockBuilder, value: Value, group: CommGroup) -> Value:
-    """The largest ``value`` over the replicas of a group, element by element; it has no derivative."""
-    return value if _alone(group) else net.emit_like("replica_max", [value], value, **group_attributes(group))
+    """The largest ``value`` over the replicas of a group, element by element."""
+    return replica_reduce(net, value, group, "max")
+
+
+def replica_reduce(net: BlockBuilder, value: Value, group: CommGroup, operation: str) -> Value:
+    """``value`` of the replicas of a group as one, element by element.
+
+    Args:
+        net: The network to extend.
+        value: Numbers, or bools.
+        group: Group of replicas, with its size.
+        operation: ``max``, ``min`` or ``mul``; of bools ``and`` or ``or``. For sums see :func:`replica_sum`.
+    """
+    if _alone(group):
+        return value
+    return net.emit_like("replica_reduce", [value], value, **group_attributes(group), operation=operation)
 
 
 def largest_of_replicas(net: BlockBuilder, value: Value) -> Value:
@@ -230,28 +250,66 @@ def _check_readers(op: NetworkOp) -> None:
     require(readers in (ALIKE, APART), f"readers are {ALIKE} or {APART}, not {readers!r}")
 
 
-@rule("replica_max")
-class ReplicaMax(ReplicaRule, RowWise):
-    """The largest over the replicas of a group."""
+_COMBINED: dict[str, Callable[..., Any]] = {
+    "max": np.max,
+    "min": np.min,
+    "mul": np.prod,
+    "and": np.all,
+    "or": np.any,
+}
+_LOGICAL = ("and", "or")
 
-    attributes: ClassVar = GROUP_ATTRIBUTES
+
+@rule("replica_reduce")
+class ReplicaReduce(ReplicaRule, RowWise):
+    """A product, an extremum, or a logical operation over the replicas of a group."""
+
+    attributes: ClassVar = GROUP_ATTRIBUTES | {"operation": str}
 
     def types(self, op: NetworkOp) -> Types:
         """Type of the operand."""
+        (value,), operation = op.inputs, op.attrs["operation"]
         _check_group(op)
-        return [op.inputs[0].type]
+        require(operation in _COMBINED, f"no reduction {operation!r} over replicas: {', '.join(_COMBINED)}")
+        require((operation in _LOGICAL) == (value.dtype == bool_), f"{operation} over replicas takes no {value}")
+        return [value.type]
 
     def among(self, op: NetworkOp, group: Sequence[Sequence[Array]], rank: int) -> Array:
-        """The maximum in NumPy."""
-        return np.asarray(np.max([x for (x,) in group], axis=0))
+        """The reduction in NumPy."""
+        rows = np.stack([x for (x,) in group])
+        return np.asarray(_COMBINED[op.attrs["operation"]](rows, axis=0)).astype(rows.dtype, copy=False)
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One all-reduce."""
-        return gcl.all_reduce_cross_replica(to.graph, to[op.inputs[0]], "max", to.prog, group_of(op))
+        operation = op.attrs["operation"]
+        how = f"logical_{operation}" if operation in _LOGICAL else operation
+        return gcl.all_reduce_cross_replica(to.graph, to[op.inputs[0]], how, to.prog, group_of(op))
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
-        """No gradients."""
-        raise no_derivative(op, "the largest of several replicas")
+        """The sum of the gradients: by the product of the others' values, or where the extremum is, shared by equals.
+
+        Raises:
+            UnsupportedOpError: A logical operation, which has no derivative.
+        """
+        (value,), group, operation = op.inputs, group_of(op), op.attrs["operation"]
+        if operation in _LOGICAL:
+            raise no_derivative(op, f"{operation} over several replicas")
+        summed = replica_sum(net, only(grads), group, APART)
+        x, y, z = (arg(n) for n in range(3))
+        if operation == "mul":
+            return [map_(net, x * y, [summed, _others(net, value, group)], value.dtype)]
+        # NaN is an extreme that equals nothing.
+        hit = map_(net, select(x.eq(y), 1.0, select(x.ne(x), 1.0, 0.0)), [value, op.output], value.dtype)
+        return [map_(net, x * y / z, [summed, hit, replica_sum(net, hit, group)], value.dtype)]
+
+
+def _others(net: BlockBuilder, value: Value, group: CommGroup) -> Value:
+    """The product of ``value`` over all replicas of a group but this one."""
+    rows = replica_gather(net, reshape(net, value, (1, *value.shape)), 0, group)
+    number = net.constant(np.arange(group.size, dtype=np.int32).reshape(-1, *[1] * value.ndim), i32)
+    x, y, z = (arg(n) for n in range(3))
+    others = map_(net, select(x.eq(y), 1.0, z), [number, replica_rank(net, group), rows], value.dtype)
+    return reduce(net, others, [0], "mul")
 
 
 @rule("largest_of_replicas")

@@ -45,7 +45,12 @@ def write_window(net: BlockBuilder, array: Value, window: Value, starts: Value, 
     return net.emit_like("write_window", [array, window, starts], array, dims=tuple(dims))
 
 
-def _check(table: Value, row: Value, index: Value) -> None:
+def check_row(table: Value, row: Value, index: Value) -> None:
+    """Raise unless a row and its number fit a table.
+
+    Raises:
+        NetworkError: They do not.
+    """
     require(table.ndim > 0 and row.type == (table.shape[1:], table.dtype), f"{row} is no row of {table}")
     require(index.type == ((), i32), f"the index is {index}, it has to be i32[]")
 
@@ -106,7 +111,7 @@ class ReadRow(OpRule):
     def types(self, op: NetworkOp) -> Types:
         """A row's."""
         table, index = op.inputs
-        _check(table, op.output, index)
+        check_row(table, op.output, index)
         return [(table.shape[1:], table.dtype)]
 
     def evaluate(self, op: NetworkOp, table: Array, index: Array) -> Array:
@@ -139,7 +144,7 @@ class WriteRow(OpRule):
 
     def types(self, op: NetworkOp) -> Types:
         """The table's."""
-        _check(*op.inputs)
+        check_row(*op.inputs)
         return [op.inputs[0].type]
 
     def evaluate(self, op: NetworkOp, table: Array, row: Array, index: Array) -> Array:

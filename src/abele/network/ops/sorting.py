@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
@@ -13,6 +14,7 @@ from abele.network.ir import BlockBuilder, NetworkOp, Value
 from abele.network.ir.part import ValuePart
 from abele.network.ops.elementwise import cast
 from abele.network.ops.scan import add_along
+from abele.network.ops.views import permute, reshape, slice_
 from abele.network.registry import Gradients, OpRule, Types, require, rule
 from abele.numerics import bool_, i32
 from abele.poplibs import popops
@@ -40,6 +42,18 @@ def top_k(net: BlockBuilder, value: Value, count: int, *, largest: bool = True) 
     shape = (*value.shape[:-1], count)
     made, places = net.emit_many("top_k", [value], [(shape, value.dtype), (shape, i32)], count=count, largest=largest)
     return made, places
+
+
+def median(net: BlockBuilder, value: Value, dims: Sequence[int], *, keep: bool = False) -> tuple[Value, Value]:
+    """The lower median over dimensions, and its place among their elements, i32."""
+    kept = [d for d in range(value.ndim) if d not in dims]
+    moved = permute(net, value, [*kept, *dims])
+    rows = reshape(net, moved, (*(value.shape[d] for d in kept), math.prod(value.shape[d] for d in dims)))
+    made, places = sort(net, rows)
+    middle, last = (rows.shape[-1] - 1) // 2, rows.ndim - 1
+    shape = [1 if d in dims else n for d, n in enumerate(value.shape) if keep or d not in dims]
+    first, second = (reshape(net, slice_(net, v, last, middle, middle + 1), shape) for v in (made, places))
+    return first, second
 
 
 def _order(x: Array, *, descending: bool) -> Array:

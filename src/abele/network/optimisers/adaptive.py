@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from abele.network.optimisers.base import PARAMETER, Optimiser, StateSlot, Terms
-from abele.network.optimisers.descent import decayed
+from abele.network.optimisers.descent import apart
 from abele.numerics import ElementType, f32
 from abele.poplibs.popops.expr import Expr, Op
 
@@ -20,6 +20,7 @@ class RmsProp(Optimiser):
         first_type: Element type of the mean of gradients.
         second_type: Element type of the mean of their squares.
         velocity_type: Element type of the momentum.
+        decoupled: True if decay shrinks parameters, apart from gradients.
     """
 
     lr: float = 0.01
@@ -33,6 +34,7 @@ class RmsProp(Optimiser):
     first_type: ElementType = f32
     second_type: ElementType = f32
     velocity_type: ElementType = f32
+    decoupled: bool = field(default=False, kw_only=True)
 
     @property
     def has_velocity(self) -> bool:
@@ -47,7 +49,7 @@ class RmsProp(Optimiser):
 
     def update(self, t: Terms) -> dict[str, Expr]:
         """Parameter and state after a step of RMSprop."""
-        p, alpha, g = t[PARAMETER], t.number("alpha"), decayed(t)
+        (p, g), alpha = apart(t, decoupled=self.decoupled), t.number("alpha")
         spread = square = alpha * t["mean_square"] + (1.0 - alpha) * Op("square", g)
         state = {"mean_square": square}
         if self.centered:
@@ -70,10 +72,12 @@ class Adagrad(Optimiser):
     eps: float = 1e-10
     initial_accumulator_value: float = 0.0
     maximize: bool = False
+    sum_type: ElementType = field(default=f32, kw_only=True)
+    decoupled: bool = field(default=False, kw_only=True)
 
     def slots(self) -> dict[str, StateSlot]:
         """The sum of squares."""
-        return {"sum": StateSlot(initial=self.initial_accumulator_value)}
+        return {"sum": StateSlot(self.sum_type, self.initial_accumulator_value)}
 
     def scalars(self) -> dict[str, StateSlot]:
         """Steps before this one."""
@@ -89,7 +93,7 @@ class Adagrad(Optimiser):
 
     def update(self, t: Terms) -> dict[str, Expr]:
         """Parameter and state after a step of Adagrad."""
-        p, g, rate = t[PARAMETER], decayed(t), t.number("lr")
+        (p, g), rate = apart(t, decoupled=self.decoupled), t.number("lr")
         if self._decays:
             rate = rate / (1.0 + t["steps_before"] * t.number("lr_decay"))
         total = t["sum"] + Op("square", g)
@@ -105,14 +109,17 @@ class Adadelta(Optimiser):
     eps: float = 1e-6
     weight_decay: float = 0.0
     maximize: bool = False
+    square_type: ElementType = field(default=f32, kw_only=True)
+    step_type: ElementType = field(default=f32, kw_only=True)
+    decoupled: bool = field(default=False, kw_only=True)
 
     def slots(self) -> dict[str, StateSlot]:
         """Means of squares, of gradients and of steps."""
-        return {"mean_square": StateSlot(), "mean_step": StateSlot()}
+        return {"mean_square": StateSlot(self.square_type), "mean_step": StateSlot(self.step_type)}
 
     def update(self, t: Terms) -> dict[str, Expr]:
         """Parameter and state after a step of Adadelta."""
-        p, g, rho, eps = t[PARAMETER], decayed(t), t.number("rho"), t.number("eps")
+        (p, g), rho, eps = apart(t, decoupled=self.decoupled), t.number("rho"), t.number("eps")
         square = rho * t["mean_square"] + (1.0 - rho) * Op("square", g)
         step = Op("sqrt", t["mean_step"] + eps) / Op("sqrt", square + eps) * g
         steps = rho * t["mean_step"] + (1.0 - rho) * Op("square", step)

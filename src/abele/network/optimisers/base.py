@@ -126,6 +126,7 @@ class Optimiser:
         variable: Names of the hyper-parameters that live on the device and may change between runs.
         loss_scaling: Factor of the loss before the backward pass; updates see gradients without it.
         max_grad_norm: The gradients of all parameters together are shrunk to this norm where theirs is larger.
+        clipped_with: Name of the parameters that this is for, of whatever optimiser; others have norms of their own.
         max_grad_value: Each element of a gradient is cut to this magnitude.
         accumulation: Element type of the sums of gradients over micro-batches.
     """
@@ -133,6 +134,7 @@ class Optimiser:
     variable: frozenset[str] = field(default=frozenset({"lr"}), kw_only=True)
     loss_scaling: float = field(default=1.0, kw_only=True)
     max_grad_norm: float = field(default=math.inf, kw_only=True)
+    clipped_with: str = field(default="", kw_only=True)
     max_grad_value: float = field(default=math.inf, kw_only=True)
     accumulation: ElementType = field(default=f32, kw_only=True)
 

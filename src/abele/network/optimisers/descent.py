@@ -16,6 +16,13 @@ def decayed(t: Terms) -> Expr:
     return t.gradient + t.number("weight_decay") * t[PARAMETER]
 
 
+def apart(t: Terms, *, decoupled: bool) -> tuple[Expr, Expr]:
+    """The parameter and the gradient before a step: decay shrinks the one, or is part of the other."""
+    if not decoupled or not t.is_used("weight_decay"):
+        return t[PARAMETER], decayed(t)
+    return t[PARAMETER] * (1.0 - t.number("lr") * t.number("weight_decay")), t.gradient
+
+
 @dataclass(frozen=True)
 class Sgd(Optimiser):
     """Stochastic gradient descent, with momentum that may be damped: b ← m·b + (1 − d)·g; p ← p − lr·b.
@@ -24,6 +31,7 @@ class Sgd(Optimiser):
     after it.
 
     Attributes:
+        dampens_all: True if damping holds in the first step and without momentum too.
         velocity_scaling: Factor of the momentum as it is stored.
         velocity_type: Element type of the momentum.
         combined: True if the momentum takes up the gradients of micro-batches, where it can; see
@@ -39,6 +47,7 @@ class Sgd(Optimiser):
     velocity_scaling: float = 1.0
     velocity_type: ElementType = f32
     combined: bool = False
+    dampens_all: bool = False
 
     @property
     def has_velocity(self) -> bool:
@@ -61,14 +70,18 @@ class Sgd(Optimiser):
 
     def scalars(self) -> dict[str, StateSlot]:
         """Damping of the momentum in this step, as a scalar."""
-        return {"dampening_now": StateSlot()} if self.dampens else {}
+        return {"dampening_now": StateSlot()} if self.dampens and not self.dampens_all else {}
+
+    def share_of_gradient(self, t: Terms) -> Expr:
+        """1 - d in this step, where the momentum is damped."""
+        return 1.0 - (t.number("dampening") if self.dampens_all else t["dampening_now"])
 
     def rates_of_momentum(self, t: Terms, replicas: int) -> dict[str, Expr]:
         """Factors of a momentum that accumulates gradients: of its old value, of gradients and of parameters.
 
         Each replica starts with its share, since replicas sum momenta.
         """
-        fresh = 1.0 - t["dampening_now"] if self.dampens else Const(1.0)
+        fresh = self.share_of_gradient(t) if self.dampens else Const(1.0)
         if self.scales_velocity:
             fresh = fresh * t.number("velocity_scaling")
         share = 1.0 / replicas
@@ -86,9 +99,11 @@ class Sgd(Optimiser):
         """Parameter and momentum after a step."""
         parameter, gradient = t[PARAMETER], decayed(t)
         step, state = gradient, {}
+        if self.dampens and self.dampens_all:
+            step = self.share_of_gradient(t) * gradient
         if self.has_velocity:
             rate, kept = t.number("momentum"), t["momentum"]
-            fresh = (1.0 - t["dampening_now"]) * gradient if self.dampens else gradient
+            fresh = self.share_of_gradient(t) * gradient if self.dampens else gradient
             if self.scales_velocity:
                 fresh = fresh * t.number("velocity_scaling")
             moved = rate * kept + fresh

@@ -17,7 +17,7 @@ import numpy as np
 from abele.arrays import Array
 from abele.errors import InvalidOptionError
 from abele.network.optimisers.base import PARAMETER, Optimiser, StateSlot, Terms
-from abele.network.optimisers.descent import decayed
+from abele.network.optimisers.descent import apart, decayed
 from abele.numerics import ElementType, f16, f32
 from abele.poplibs.popops.expr import Const, Expr, Op, select
 
@@ -143,17 +143,19 @@ class Lamb(MomentRule):
 
     Attributes:
         max_weight_norm: Largest norm of a parameter that counts.
+        decays_gradients: True if decay is part of gradients, w·p in g in place of x.
     """
 
     max_weight_norm: float = 65500.0
+    decays_gradients: bool = False
 
     def direction(self, t: Terms) -> dict[str, Expr]:
         """x and both means."""
         p = t[PARAMETER]
-        m, s = self.means(t, t.gradient)
+        m, s = self.means(t, decayed(t) if self.decays_gradients else t.gradient)
         root = Op("sqrt", s / self.second_correction(t)) + t.number("eps")
         x = (m / self.first_correction(t)) / root
-        if t.is_used("weight_decay"):
+        if t.is_used("weight_decay") and not self.decays_gradients:
             x = x + t.number("weight_decay") * p
         return {"direction": x, **self.stored(t, m, s)}
 
@@ -186,8 +188,8 @@ class Adamax(MomentRule):
 
     def update(self, t: Terms) -> dict[str, Expr]:
         """p ← p − lr·m̂ / u."""
-        p, rate, b1, b2 = t[PARAMETER], t.number("lr"), t.number("beta1"), t.number("beta2")
-        g = decayed(t)
+        rate, b1, b2 = t.number("lr"), t.number("beta1"), t.number("beta2")
+        p, g = apart(t, decoupled=self.decoupled)
         m = b1 * t["moment1"] + (1.0 - b1) * g
         u = Op("max", b2 * t["moment2"], Op("abs", g) + t.number("eps"))
         return {PARAMETER: p - rate / self.first_correction(t) * (m / u), "moment1": m, "moment2": u}

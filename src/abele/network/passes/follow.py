@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from abele.network.ir import HERE, Network, NetworkOp, Place, Stage, Value
+from abele.network.ir import HERE, Network, NetworkOp, Place, Stage, Value, is_spread
 from abele.network.passes.base import Pass
 
 WHOLE_VIEWS = frozenset({"reshape", "permute", "expand", "detach"})
@@ -36,7 +36,7 @@ class _Following:
 
     def ops(self) -> list[NetworkOp]:
         for op in self._net.ops:
-            if op.stage != Stage.UPDATE and op.place is not None:
+            if op.stage != Stage.UPDATE and op.place is not None and not is_spread(op):
                 place, stage = op.place, op.stage
                 op = replace(op, inputs=tuple(self._at(v, place, stage) for v in op.inputs))
             self._ops.append(op)

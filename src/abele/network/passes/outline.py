@@ -17,6 +17,8 @@ its own name in reports. What all layers read of inputs alone, such as a mask, i
 asks for it: it is moved out of that layer, to the begin of its place, so that the first layer is like the others.
 Aligning candidates with layers needs no care: of all rotations of a repeated stretch, the one
 that starts where the first layer starts occurs once more than the others.
+Calls that a network has already make no code, as views make none: 24 calls of a layer stay 24 calls, and do not become
+3 of a function of 8, which would hold the weights of 8 layers as its own.
 
 Tried and worse: comparing stretches module by module, by the user's source (one class used in two ways is two
 functions, unrolled Python loops are none); hashing blocks of fixed sizes (finds a multiple of a layer as readily).
@@ -42,6 +44,7 @@ from abele.network.ir import (
     Place,
     Stage,
     Value,
+    is_spread,
     needed,
 )
 from abele.network.ir.network import attributes_key, block_key
@@ -50,6 +53,7 @@ from abele.network.passes.base import Pass
 
 Stretch = tuple[int, int]
 """First op and number of ops."""
+_NO_CODE = SAME_ELEMENTS | {"call"}
 _FIRST = 8
 """Candidates that are tried as the first. Chosen."""
 
@@ -91,7 +95,8 @@ class _Outlining:
     def run(self) -> tuple[NetworkOp, ...] | None:
         tokens, numbers = _apart(self._ops, _tokens(self._ops), self._alone)
         found = _candidates(tokens, self._settings.min_ops)
-        candidates = [[(numbers[start], length) for start, length in stretches] for stretches in found]
+        placed = [[(numbers[start], length) for start, length in stretches] for stretches in found]
+        candidates = [s for s in placed if self._without_calls(s[0]) >= self._settings.min_ops]
         for ipu in dict.fromkeys(map(_ipu, self._ops)):
             here = [[s for s in stretches if _ipu(self._ops[s[0]]) == ipu] for stretches in candidates]
             for stretches in self._best_order([s for s in here if len(s) >= self._settings.min_calls]):
@@ -118,9 +123,14 @@ class _Outlining:
         return saved
 
     def _less(self, stretches: Sequence[Stretch]) -> int:
-        """Ops less by calls of equal stretches; views are none, as they make no code."""
+        """Ops less by calls of equal stretches; views and calls are none, as they make no code."""
         start, length = stretches[0]
-        return _ops_less(len(stretches), sum(op.kind not in SAME_ELEMENTS for op in self._ops[start : start + length]))
+        return _ops_less(len(stretches), sum(op.kind not in _NO_CODE for op in self._ops[start : start + length]))
+
+    def _without_calls(self, stretch: Stretch) -> int:
+        """Ops of a stretch other than calls."""
+        start, length = stretch
+        return sum(op.kind != "call" for op in self._ops[start : start + length])
 
     def _rewritten(self) -> Iterator[NetworkOp]:
         place = 0
@@ -148,7 +158,8 @@ class _Outlining:
     def _is_in_one_place(self, stretch: Stretch) -> bool:
         """True if a call can have the place of all ops; the ops of a function are wherever it is called."""
         start, length = stretch
-        return len({op.place for op in self._ops[start : start + length]} - {None}) <= 1
+        ops = self._ops[start : start + length]
+        return len({op.place for op in ops} - {None}) <= 1 and not any(map(is_spread, ops))
 
     def _leaving(self, stretches: Sequence[Stretch]) -> list[tuple[int, int]]:
         """Results of a stretch's ops, as (op, result), that something outside reads in any of the occurrences."""

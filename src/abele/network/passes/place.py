@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from abele.network.ir import HERE, FrozenDict, Network, Place, Value
+from abele.network.ir import FrozenDict, Network, Place, Value, place_read
 from abele.network.passes.base import Pass
 
 
@@ -14,7 +14,8 @@ from abele.network.passes.base import Pass
 class AssignPlaces(Pass):
     """Give inputs, state and constants the place of the first op that reads them.
 
-    Ops have the place that the model gave them, and gradients that of the op that they belong to.
+    Ops have the place that the model gave them, and gradients that of the op that they belong to. What only an op
+    inside of a spread block reads is on the IPU of that op.
     """
 
     name: ClassVar[str] = "place"
@@ -23,8 +24,11 @@ class AssignPlaces(Pass):
         """The network with places."""
         readers: dict[Value, Place] = {}
         for op in net.ops:
-            for value in op.inputs if op.place is not None else ():
-                readers.setdefault(value, op.place or HERE)
+            for number, value in enumerate(op.inputs if op.place is not None else ()):
+                if value not in readers:
+                    place = place_read(op, number)
+                    if place is not None:
+                        readers[value] = place
         free = (*net.entries, *net.constants)
         moved = {v: replace(v, place=readers[v]) for v in free if v in readers and readers[v] != v.place}
         return substituted(net, moved) if moved else net

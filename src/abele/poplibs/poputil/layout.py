@@ -116,17 +116,37 @@ def clone_between(
     Raises:
         TileMappingError: Elements of ``tensor`` are mapped to no tile, or ``target`` does not have all of the tiles.
     """
+    order, mapping = layout_of(source, tensor, name)
+    if offset:
+        mapping = TileMapping(mapping.size, mapping.begin, mapping.tile + np.int32(offset))
+    return laid_out(target, dtype or tensor.dtype, (order, mapping), name)
+
+
+StoredLayout = tuple[StorageOrder, TileMapping]
+"""Storage order of a tensor, and the tile of each element in it."""
+
+
+def layout_of(graph: Graph, tensor: Tensor, name: str) -> StoredLayout:
+    """The layout of ``tensor``, for others that are to be like it; ``name`` is the first of these.
+
+    Raises:
+        TileMappingError: Elements of ``tensor`` are mapped to no tile.
+    """
     order = storage_order(tensor)
-    mapping = source.mapping_of(order.apply(tensor))
+    mapping = graph.mapping_of(order.apply(tensor))
     if (mapping.tile < 0).any():
         raise TileMappingError(
             f"{name}: {tensor!r} is not mapped to tiles completely, so nothing can be laid out like it",
             remedy="map it first, as with poputil.map_tensor_linearly",
         )
-    variable = target.variable(dtype or tensor.dtype, order.extents, name=name)
-    if offset:
-        mapping = TileMapping(mapping.size, mapping.begin, mapping.tile + np.int32(offset))
-    set_mapping(target, variable, mapping)
+    return order, mapping
+
+
+def laid_out(graph: Graph, dtype: ElementType, layout: StoredLayout, name: str) -> Tensor:
+    """A new tensor of a layout."""
+    order, mapping = layout
+    variable = graph.variable(dtype, order.extents, name=name)
+    set_mapping(graph, variable, mapping)
     return order.undo(variable)
 
 

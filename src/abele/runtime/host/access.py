@@ -117,11 +117,11 @@ def checked_values(tensor: Tensor, values: npt.ArrayLike, own_replicas: int | No
     if array.shape not in ((), tensor.shape) and not (several and array.shape == (replicas, *tensor.shape)):
         each = f", or {[replicas, *tensor.shape]} for all replicas" if several else ""
         raise TensorError(f"{tensor!r} has shape {list(tensor.shape)}{each}, it was given {list(array.shape)}")
-    check_kind(array, tensor.dtype, f"{tensor!r}")
+    check_kind(array, tensor.dtype, tensor)
     return array
 
 
-def check_kind(array: npt.NDArray[Any], wanted: ElementType, what: str) -> None:
+def check_kind(array: npt.NDArray[Any], wanted: ElementType, what: object) -> None:
     """Raise unless the elements of ``array`` may become ``wanted``: numbers may widen in kind, never narrow.
 
     Raises:
@@ -131,7 +131,7 @@ def check_kind(array: npt.NDArray[Any], wanted: ElementType, what: str) -> None:
     given = "float" if array.dtype == np.float64 else as_element_type(array.dtype).kind
     if order[given] > order[wanted.kind]:
         raise TypeMismatchError(
-            f"{what} holds {wanted}, it was given {array.dtype}", remedy=f"array.astype({wanted.np.name!r})"
+            f"{what!r} holds {wanted}, it was given {array.dtype}", remedy=f"array.astype({wanted.np.name!r})"
         )
     if wanted.kind in ("int", "uint") and array.size:
         limits = np.iinfo(wanted.np)

@@ -72,7 +72,7 @@ class RemoteMemory:
                 f"{what} of {buffer!r} have {place.size} elements, {given.size} were given (shape {list(given.shape)})",
                 at=buffer.debug.location,
             )
-        check_kind(given, buffer.dtype, f"{buffer!r}")
+        check_kind(given, buffer.dtype, buffer)
         place[...] = to_device(given if given.shape == () else given.reshape(place.shape), buffer.dtype)
 
     def read(self, handle: str | RemoteBuffer, row: int | None, replica: int = 0) -> npt.NDArray[Any]:

@@ -59,7 +59,7 @@ class Composed(LazyReader):
         block = OpBlock(tuple(parameters), tuple(net.ops), tuple(results))
         given, body = [to[v] for v in op.inputs], Steps()
         with to.into(body):
-            made = tuple(to.block(block, op.inputs, leaving=op.outputs))
+            made = tuple(t for t in to.block(block, op.inputs, leaving=op.outputs) if t is not None)
         host_body = self.host_body(to.graph, given, made, op.kind)
         if host_body is None:
             to.prog.add(body)
