@@ -25,8 +25,8 @@ LEFT = """
 
 {names}.
 
-Their results have sizes that depend on values (NonZero, Compress, Unique, NonMaxSuppression), or they hold strings,
-sequences and optionals, complex numbers, trees or images. Where such a node's operands are known, it is computed while
+Their results have sizes that depend on values (NonZero, Compress, Unique), or they hold strings, sequences and
+optionals, complex numbers, trees or images. Where such a node's operands are known, it is computed while
 the model is read.
 """
 

@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
+from abele.cli.fit_onnx import OnnxChoice, is_onnx
 from abele.cli.output import console, print_json
 from abele.errors import InvalidOptionError, MissingPackageError
 
 if TYPE_CHECKING:
-    from abele.cli.fit_answer import FitAnswer
+    from abele.cli.fit_answer import FitAnswer, FitQuestion
 
 
 def fit(
     model: Annotated[
         str,
         typer.Argument(
-            help="A known model (bert-large, bert-base, resnet-50, gpt2-medium), or path/to/file.py:function."
+            help="bert-large, bert-base, resnet-50 or gpt2-medium; path/to/file.py:function; or an ONNX file."
         ),
     ],
     system: Annotated[str, typer.Option("--system", help="Preset (abele systems) or description file.")] = "pod16",
@@ -49,6 +50,20 @@ def fit(
         ),
     ] = "1",
     inference: Annotated[bool, typer.Option("--inference", help="Run the model forward alone.")] = False,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option("--shape", help="Of an ONNX file: a dimension or the shape of an input: sequence=128, x=1,3,8,8."),
+    ] = None,
+    train: Annotated[
+        str,
+        typer.Option(
+            "--train",
+            help="Train an ONNX file: cross_entropy, mse or l1 after its first output (mse:NAME), or a tensor.",
+        ),
+    ] = "",
+    optimizer: Annotated[
+        str, typer.Option("--optimizer", help="With --train: sgd, momentum, adam, adamw, lamb or rmsprop.")
+    ] = "adam",
     check: Annotated[int, typer.Option("--check", help="Compile so many of the fastest as a whole.")] = 1,
     changes: Annotated[
         bool, typer.Option("--changes", help="Say what would make it fit on one IPU, by compiling it so.")
@@ -60,9 +75,10 @@ def fit(
 
     A function in a file returns the model and the example inputs of one micro-batch, and may return an optimiser too;
     with one the model is trained, else it runs forward alone. A mapping behind these is a plan for --tensor: how each
-    named layer is split over a group, as poptorch.tensor_parallel.parallelize_module takes it.
+    named layer is split over a group, as poptorch.tensor_parallel.parallelize_module takes it. An ONNX file runs
+    forward alone, or is trained with --train.
     """
-    if importlib.util.find_spec("torch") is None:
+    if not is_onnx(model) and importlib.util.find_spec("torch") is None:
         raise MissingPackageError(
             "abele fit needs PyTorch, which is not installed", remedy="pip install 'abele[torch]'"
         )
@@ -80,6 +96,7 @@ def fit(
         inference=inference,
         check=check,
         changes=changes,
+        onnx=OnnxChoice(shapes=tuple(shape or ()), train=train, optimizer=optimizer),
     )
     if sequence is None:
         with _progress() as report:
@@ -87,7 +104,7 @@ def fit(
         if json:
             print_json({"model": model, **found.data})
         else:
-            _show(found, code=code)
+            _show(found, code=code, of=question)
         return
     lengths = _numbers("--sequence", sequence)
     if min(lengths) < 1:
@@ -101,15 +118,15 @@ def fit(
         console().print(Text(lengths_text(by_length)), soft_wrap=True)
     for length, found in by_length.items():
         console().print(Text(f"\nsequences of {length:,}\n"), soft_wrap=True)
-        _show(found, code=code)
+        _show(found, code=code, of=question)
 
 
-def _show(found: FitAnswer, *, code: bool) -> None:
+def _show(found: FitAnswer, *, code: bool, of: FitQuestion) -> None:
     """Print an answer for people."""
     out = console()
     out.print(Text(found.text), soft_wrap=True)
     if code and found.code:
-        out.print(Text(f"\nas PyTorch code:\n\n{found.code}"), soft_wrap=True)
+        out.print(Text(f"\nas {'Python' if is_onnx(of.model) else 'PyTorch'} code:\n\n{found.code}"), soft_wrap=True)
 
 
 def _numbers(option: str, given: str) -> tuple[int, ...]:

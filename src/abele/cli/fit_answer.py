@@ -10,10 +10,12 @@ from __future__ import annotations
 import importlib.metadata
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from abele.cli.fit_models import is_file, named_model
+from abele.cli.fit_onnx import OnnxChoice, is_onnx
+from abele.cli.fit_onnx import found as found_of_onnx
 from abele.errors import FittingError, InvalidOptionError
 from abele.llvm.kept import kept
 from abele.machine import System
@@ -30,7 +32,7 @@ class FitQuestion:
     """A question about a model.
 
     Attributes:
-        model: Its name, or that of a function in a file.
+        model: Its name, that of a function in a file, or the path of an ONNX file.
         system: The machine.
         batch: Samples of an update; None for any.
         micro_batches: Sizes to try; None for those that pay.
@@ -41,6 +43,7 @@ class FitQuestion:
         inference: True to run it forward alone.
         check: Number of the fastest plans that are compiled as a whole.
         changes: True to ask what makes the model fit on one IPU, and not how to spread it.
+        onnx: Choices of an ONNX file.
     """
 
     model: str
@@ -54,6 +57,7 @@ class FitQuestion:
     inference: bool = False
     check: int = 1
     changes: bool = False
+    onnx: OnnxChoice = field(default_factory=OnnxChoice)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +66,7 @@ class FitAnswer:
 
     Attributes:
         text: For people.
-        code: The fastest plan as PyTorch code; empty without one.
+        code: The fastest plan as code; empty without one.
         content: All as JSON.
     """
 
@@ -83,6 +87,13 @@ def answer(question: FitQuestion, progress: Progress) -> FitAnswer:
         FittingError: Nothing fits, nothing can be cut, or no division of the batch is left.
         AbeleError: As of finding, recording and compiling the model.
     """
+    if is_onnx(question.model):
+        return found_of_onnx(question, progress)
+    if question.onnx != OnnxChoice():
+        raise InvalidOptionError(
+            f"--shape, --train and --optimizer are of ONNX files, and {question.model} is none",
+            remedy="a function in a Python file returns an optimizer to train its model (docs/fit.md)",
+        )
     if is_file(question.model):
         return _found(question, progress)
     versions = f"{own_code()} {importlib.metadata.version('torch')}"

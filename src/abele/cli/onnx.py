@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from abele.cli.output import console, print_json
+from abele.cli.shapes import pair, shapes_of
 from abele.errors import FileFormatError, InvalidOptionError
 from abele.terminal import shown_text
 from abele.words import counted
@@ -63,7 +65,7 @@ def onnx_command(
             raise typer.Exit(1)
         return
     given = _arrays(input or [])
-    model = load(file, {**{name: a.shape for name, a in given.items()}, **_shapes(shape or [])})
+    model = load(file, {**{name: a.shape for name, a in given.items()}, **shapes_of(shape or [])})
     if system is not None:
         model.configure(system)
     feeds = _feeds(model, given, seed)
@@ -74,34 +76,22 @@ def onnx_command(
     if report is not None:
         model.report.save(report)
         typer.echo(f"written: {report}", err=True)
+    found["next"] = _next_steps(file, shape or [], report)
     _print(found, json)
 
 
-def _pair(text: str, option: str) -> tuple[str, str]:
-    name, equals, value = text.rpartition("=")
-    if not equals or not name:
-        raise InvalidOptionError(f"{option} takes name=value, got {text!r}")
-    return name, value
-
-
-def _shapes(given: Sequence[str]) -> dict[str, int | tuple[int, ...]]:
-    found: dict[str, int | tuple[int, ...]] = {}
-    for text in given:
-        name, value = _pair(text, "--shape")
-        try:
-            extents = tuple(int(n) for n in value.split(",") if n.strip())
-        except ValueError:
-            raise InvalidOptionError(
-                f"--shape {text!r} has no whole numbers", remedy="input=1,3,224,224 or batch=1"
-            ) from None
-        found[name] = extents[0] if len(extents) == 1 and "," not in value else extents
-    return found
+def _next_steps(file: Path, shapes: Sequence[str], report: Path | None) -> list[str]:
+    """Commands that go on from here: where the cycles go, and how to spread the model over a machine."""
+    options = "".join(f" --shape {shlex.quote(text)}" for text in shapes)
+    name, written = shlex.quote(str(file)), shlex.quote(str(report)) if report else ""
+    look = [f"abele view {written}", f"abele report {written}"] if written else [f"abele view {name}{options}"]
+    return [*look, f"abele fit {name}{options}", f"abele fit {name}{options} --train cross_entropy"]
 
 
 def _arrays(given: Sequence[str]) -> dict[str, Array]:
     found = {}
     for text in given:
-        name, value = _pair(text, "--input")
+        name, value = pair(text, "--input")
         try:
             found[name] = np.load(value, allow_pickle=False)
         except (OSError, ValueError) as error:
@@ -189,3 +179,5 @@ def _print(found: Mapping[str, Any], as_json: bool) -> None:
             out.print(Text(f"  {name}: {difference:.2g} of the largest off {compared['against']}'s"))
     if "report" in found:
         out.print(Text(found["report"]))
+    for number, command in enumerate(found.get("next", ())):
+        out.print(Text(f"{'next: ' if not number else '      '}{command}"), soft_wrap=True)

@@ -13,7 +13,7 @@ from abele.fitting.plan import (
     StatePlace,
     spread_words,
 )
-from abele.fitting.space import FitSpace, Model
+from abele.fitting.space import FitSpace, Model, check_counts, sizes_around
 from abele.fitting.text import fitted_card, fitted_dict, fitted_text
 
 __all__ = [
@@ -31,11 +31,13 @@ __all__ = [
     "Spreading",
     "StatePlace",
     "chain_of",
+    "check_counts",
     "compiled_plan",
     "fit_network",
     "fitted_card",
     "fitted_dict",
     "fitted_text",
     "placed",
+    "sizes_around",
     "spread_words",
 ]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from abele.counts import is_whole
 from abele.errors import FittingError, InvalidOptionError
 from abele.fitting.plan import Recomputation, StatePlace
 from abele.machine import System
@@ -147,3 +149,31 @@ class FitSpace:
                 "replicas do not divide it",
                 remedy=f"a batch that is a multiple of {fewest}, or other micro-batches",
             )
+
+
+LARGEST = 6
+"""Largest number of times that the size of a micro-batch to begin with is doubled or halved."""
+
+
+def sizes_around(own: int, batch: int | None) -> tuple[int, ...]:
+    """A size of the micro-batch with its halves and doubles, those that divide a fixed batch: of 4 are 1, 2, 4, 8, …"""
+    halves = [own >> n for n in range(1, LARGEST + 1) if own % (1 << n) == 0]
+    found = [*reversed(halves), own, *(own << n for n in range(1, LARGEST + 1))]
+    return tuple(size for size in found if batch is None or batch % size == 0) or (own,)
+
+
+def check_counts(batch: int | None, micro_batches: Sequence[int] | None, check: int) -> None:
+    """Raise unless the numbers of a search are numbers of samples and plans.
+
+    Raises:
+        InvalidOptionError: One is not.
+    """
+    counts = [("batch", batch)] if batch is not None else []
+    counts += [("micro_batches", size) for size in micro_batches or ()]
+    for name, count in counts:
+        if not is_whole(count) or count < 1:
+            raise InvalidOptionError(f"fit: {name} takes positive whole numbers, got {count!r}")
+    if micro_batches is not None and not micro_batches:
+        raise InvalidOptionError("fit: micro_batches is empty", remedy="leave it out, or name a size")
+    if not is_whole(check) or check < 0:
+        raise InvalidOptionError(f"fit: check is a number of plans, got {check!r}")

@@ -9,6 +9,7 @@ if importlib.util.find_spec("onnx") is None:
 
 from abele.frontends.onnx.errors import ModelError, ModelFileError, ModelShapeError
 from abele.frontends.onnx.exporting import export
+from abele.frontends.onnx.fitting import ModelFit, fit
 from abele.frontends.onnx.model import Model, load
 from abele.frontends.onnx.support import supported, unsupported_nodes
 from abele.frontends.onnx.training import Loss, ModelTraining
@@ -18,9 +19,11 @@ __all__ = [
     "Model",
     "ModelError",
     "ModelFileError",
+    "ModelFit",
     "ModelShapeError",
     "ModelTraining",
     "export",
+    "fit",
     "load",
     "supported",
     "unsupported_nodes",

@@ -60,6 +60,11 @@ def read_model(source: Source) -> tuple[onnx.ModelProto, Path | None]:
     return _parsed(contents, repr(str(path))), path.parent
 
 
+def file_name(source: Source) -> str:
+    """Name of the file of a model; empty for one that came as bytes."""
+    return Path(source).name if isinstance(source, (str, os.PathLike)) else ""
+
+
 def _parsed(contents: bytes, what: str) -> onnx.ModelProto:
     model = onnx.ModelProto()
     try:
@@ -106,12 +111,13 @@ def tensor_array(tensor: onnx.TensorProto, folder: Path | None) -> Array:
         _check_count(name, _packed_elements(tensor), count)
         return np.asarray(numpy_helper.to_array(tensor))
     if tensor.HasField("raw_data"):
-        if len(tensor.raw_data) != count * dtype.itemsize:
+        raw = tensor.raw_data  # A copy, each time that it is read.
+        if len(raw) != count * dtype.itemsize:
             raise ModelFileError(
-                f"{name} of {dtype} {list(shape)} has {len(tensor.raw_data):,} bytes of data",
+                f"{name} of {dtype} {list(shape)} has {len(raw):,} bytes of data",
                 because=f"its {count:,} elements take {count * dtype.itemsize:,}",
             )
-        return np.frombuffer(tensor.raw_data, dtype=dtype.newbyteorder("<")).astype(dtype, copy=False).reshape(shape)
+        return np.frombuffer(raw, dtype=dtype.newbyteorder("<")).astype(dtype, copy=False).reshape(shape)
     field = getattr(tensor, _FIELD_OF.get(tensor.data_type, "int32_data"))
     _check_count(name, len(field), count)
     return np.asarray(numpy_helper.to_array(tensor))

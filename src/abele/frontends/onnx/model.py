@@ -18,12 +18,12 @@ from abele.arrays import Array
 from abele.errors import AbeleError, SignatureError, UnsupportedOpError, nearest
 from abele.frontends.onnx import ops as _ops  # noqa: F401  (registers the handlers)
 from abele.frontends.onnx.errors import ModelError, ModelShapeError
-from abele.frontends.onnx.files import OLDEST, Source, read_model, tensor_array
+from abele.frontends.onnx.files import OLDEST, Source, file_name, read_model
 from abele.frontends.onnx.reader import GraphReader, ModelParts
 from abele.frontends.onnx.registry import STANDARD, Item, domain_of
 from abele.frontends.onnx.types import check_size, element_type, host_type, type_name
 from abele.machine import System
-from abele.network import Network, NetworkBuilder, Optimiser, Schedule
+from abele.network import Network, NetworkBuilder, Optimiser, Place, Schedule
 from abele.report import Report
 from abele.session import Session, Settings, SharedArrays, compile_network
 
@@ -47,7 +47,7 @@ class ModelPort:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Number of elements; of none nothing is sent."""
         return math.prod(self.shape)
@@ -56,7 +56,13 @@ class ModelPort:
         return f"{self.name}: {self.dtype.name}{list(self.shape)}"
 
 
-def load(source: Source, shapes: Shapes | None = None, values: Mapping[str, Any] | None = None) -> Model:
+def load(
+    source: Source,
+    shapes: Shapes | None = None,
+    values: Mapping[str, Any] | None = None,
+    *,
+    stages: Mapping[str, int] | None = None,
+) -> Model:
     """A model of a file, as a network.
 
     Args:
@@ -66,16 +72,18 @@ def load(source: Source, shapes: Shapes | None = None, values: Mapping[str, Any]
             dimension's name: ``{"input_ids": (1, 128)}`` or ``{"batch": 1, "sequence": 128}``.
         values: Inputs that are the same in all runs, such as a shape or a number of elements to pick: they are no
             inputs any more.
+        stages: Tensors whose nodes begin a stage of a pipeline, with the IPU of that stage, in the order of the nodes;
+            what is before is on IPU 0. :func:`~abele.frontends.onnx.fitting.fit` finds them.
 
     Raises:
         ModelFileError: It is no ONNX model, or its data is not there.
-        ModelError: It says something impossible.
+        ModelError: It says something impossible, or no node makes a tensor that begins a stage.
         ModelShapeError: An open dimension was not bound, or elements that give a shape are not known.
         UnsupportedOpError: Nodes without a lowering; the error names all of them.
     """
     proto, folder = read_model(source)
     try:
-        return Model(proto, folder, shapes or {}, values or {})
+        return Model(proto, folder, shapes or {}, values or {}, stages or {}, file_name(source))
     except AbeleError:
         raise
     except Exception as error:
@@ -98,12 +106,22 @@ class Model:
         weights: Its parameters by name, which sessions share and change; and those that are computed of them.
     """
 
-    def __init__(self, proto: onnx.ModelProto, folder: Path | None, shapes: Shapes, values: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        proto: onnx.ModelProto,
+        folder: Path | None,
+        shapes: Shapes,
+        values: Mapping[str, Any],
+        stages: Mapping[str, int] | None = None,
+        file: str = "",
+    ) -> None:
         _check_versions(proto)
         self.proto, self._folder = proto, folder
         self.name = proto.graph.name or "model"
+        self._file = file or self.name
         self._values = _held(proto.graph, values)
         self._shapes = bound_shapes(proto.graph, shapes, frozenset(self._values))
+        self._stages = _places(proto.graph, stages or {})
         self._prepared: dict[str, Item] = {}
         self._seen: tuple[int, ...] = ()
         self.inputs, self.outputs, self.network, kept = self.read()
@@ -115,10 +133,6 @@ class Model:
     def settings(self) -> Settings:
         """Settings of its sessions."""
         return self._settings
-
-    def initialiser(self, tensor: onnx.TensorProto) -> Array:
-        """Elements of a tensor of the model, wherever they lie."""
-        return tensor_array(tensor, self._folder)
 
     @property
     def opset(self) -> int:
@@ -132,6 +146,7 @@ class Model:
         training: bool = False,
         untrained: frozenset[str] = frozenset(),
         extra: Sequence[str] = (),
+        begins: list[tuple[int, str]] | None = None,
     ) -> tuple[tuple[ModelPort, ...], tuple[ModelPort, ...], Network, dict[str, Array]]:
         """Inputs, results, the network and its weights.
 
@@ -140,6 +155,7 @@ class Model:
             training: Let nodes mean what they mean in training.
             untrained: Initialisers that stay as they are in training.
             extra: Tensors that are results of the network as well.
+            begins: Takes the number of ops before each node, and the first tensor that the node makes.
         """
         given = proto or self.proto
         graph, net = given.graph, NetworkBuilder()
@@ -148,9 +164,12 @@ class Model:
             self._folder,
             versions(given),
             functions_of(given),
+            file=self._file,
             training=training,
             untrained=untrained,
             prepares=not training,
+            stages=self._stages,
+            begins=[] if begins is None else begins,
         )
         parts.most_nodes += 16 * sum(self.operators.values())
         reader = GraphReader(net, parts, parts.opsets)
@@ -170,6 +189,8 @@ class Model:
             results.append(_result(declared, item))
             if results[-1].size:
                 net.output(reader.value(item))
+        for value in parts.effects:
+            net.output(value)
         for name in extra:
             net.output(reader.value(reader.item(name)))
         if not training:
@@ -293,9 +314,9 @@ class Model:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model with the weights that it has now."""
-        from abele.frontends.onnx.writing import save_model
+        from abele.frontends.onnx.writing import with_weights, write_model
 
-        save_model(self, Path(path))
+        write_model(with_weights(self.proto, self.weights, self._folder), Path(path))
 
     @cached_property
     def operators(self) -> dict[str, int]:
@@ -358,6 +379,22 @@ def _held(graph: onnx.GraphProto, values: Mapping[str, Any]) -> dict[str, Array]
                 f"values= names {name!r}, which is no input of the model", remedy=_closest(name, sorted(kinds))
             )
     return {n: np.asarray(v).astype(host_type(kinds[n]) if kinds[n] else None) for n, v in values.items()}
+
+
+def _places(graph: onnx.GraphProto, stages: Mapping[str, int]) -> dict[str, Place]:
+    """Place of each stage, by the tensor whose node it begins with.
+
+    Raises:
+        ModelError: No node of the model makes such a tensor.
+    """
+    made = [name for node in graph.node for name in node.output if name in stages]
+    for name in stages:
+        if name not in made:
+            tensors = [n for node in graph.node for n in node.output]
+            raise ModelError(
+                f"stages= names {name!r}, which no node of the model makes", remedy=_closest(name, tensors)
+            )
+    return {name: Place(int(stages[name]), number) for number, name in enumerate(made, 1)}
 
 
 def bound_shapes(
@@ -476,6 +513,14 @@ def converted(name: str, ports: Sequence[ModelPort], feeds: Mapping[str, Any]) -
     Raises:
         SignatureError: One is missing, is none of the model's, or has another shape or type.
     """
+    if len(feeds) != len(ports) or any(port.name not in feeds for port in ports):
+        _check_names(name, ports, feeds)
+    arrays = [_array(name, port, feeds[port.name]) for port in ports]
+    return [array for array in arrays if array.size]
+
+
+def _check_names(name: str, ports: Sequence[ModelPort], feeds: Mapping[str, Any]) -> None:
+    """Raise unless each input is given, and nothing else."""
     known = {p.name for p in ports}
     for given in feeds:
         if given not in known:
@@ -486,12 +531,12 @@ def converted(name: str, ports: Sequence[ModelPort], feeds: Mapping[str, Any]) -
     absent = [str(p) for p in ports if p.name not in feeds]
     if absent:
         raise SignatureError(f"{name} was not given {', '.join(absent)}")
-    arrays = [_array(name, port, feeds[port.name]) for port in ports]
-    return [array for array in arrays if array.size]
 
 
 def _array(name: str, port: ModelPort, given: Any) -> Array:
     array = np.asarray(given)
+    if array.shape == port.shape and array.dtype == port.dtype and array.dtype != np.float64:
+        return array
     if array.shape != port.shape:
         raise SignatureError(
             f"{name} was loaded for {port}, got {array.dtype.name}{list(array.shape)}",
@@ -506,8 +551,11 @@ def _array(name: str, port: ModelPort, given: Any) -> Array:
 
 def received(ports: Sequence[ModelPort], arrays: Sequence[Array]) -> dict[str, Array]:
     """Results by name, in the types that the model declares; those without elements were not sent."""
-    sent = iter(arrays)
-    return {p.name: next(sent).astype(p.dtype, copy=False) if p.size else np.zeros(p.shape, p.dtype) for p in ports}
+    sent, made = iter(arrays), {}
+    for port in ports:
+        array = next(sent) if port.size else np.zeros(port.shape, port.dtype)
+        made[port.name] = array if array.dtype == port.dtype else array.astype(port.dtype)
+    return made
 
 
 def _closest(name: str, known: Sequence[str]) -> str | None:

@@ -19,7 +19,10 @@ _TRACE = "pkg.torch.onnx.stack_trace"
 
 
 def origin_of(node: onnx.NodeProto, around: DebugRecord) -> DebugRecord:
-    """Name and place of a node.
+    """Name, path and place of a node.
+
+    The path has the modules that the node is in, or its own name: ``/encoder/layer.0/MatMul`` is ``matmul`` in
+    ``encoder/layer/0``, and ``Conv_12`` is ``conv`` in ``Conv_12``.
 
     Args:
         node: The node.
@@ -28,10 +31,10 @@ def origin_of(node: onnx.NodeProto, around: DebugRecord) -> DebugRecord:
     metadata = {entry.key: entry.value for entry in getattr(node, "metadata_props", ())}
     frames = list(_FRAME.finditer(metadata.get(_TRACE, "")))
     frame = frames[-1] if frames else None
-    text = _scope(metadata.get(_SCOPES, "")) or _path(node.name) or around.text
-    if frame is None:
-        return DebugRecord(node.op_type.lower(), file=around.file, line=around.line, text=text)
-    return DebugRecord(node.op_type.lower(), file=frame["file"], line=int(frame["line"]), text=text)
+    scope = _scope(metadata.get(_SCOPES, "")) or (_path(node.name) if node.name.startswith("/") else "")
+    text, path = (scope, scope.replace(".", "/")) if scope else (node.name or around.text, node.name or around.path)
+    file, line = (around.file, around.line) if frame is None else (frame["file"], int(frame["line"]))
+    return DebugRecord(node.op_type.lower(), path, file, line, text)
 
 
 def _scope(written: str) -> str:
@@ -47,4 +50,4 @@ def _scope(written: str) -> str:
 
 def _path(name: str) -> str:
     """Modules in the name of a node, as ``/encoder/layer.0/MatMul`` has them."""
-    return ".".join(name.strip("/").split("/")[:-1]) if name.startswith("/") else name
+    return ".".join(name.strip("/").split("/")[:-1])

@@ -25,10 +25,13 @@ from abele.frontends.onnx.notes import hint_of, is_note, notes_of, place_of
 from abele.frontends.onnx.origins import origin_of
 from abele.frontends.onnx.registry import Item, NodeCall, call_handler, domain_of, find
 from abele.frontends.onnx.types import MOST_MADE, check_size, device_type
-from abele.network import BlockBuilder, Value
+from abele.network import BlockBuilder, Place, Value
+from abele.network.ops.own_op import OWN_OPS, OwnOp, key_of
 
 MOST_NODES = 2**15
 """Nodes that are read of one model, with repetition, beside 16 times its own."""
+_PUBLIC = ("", "ai.graphcore", "ai.onnx.ml", "com.microsoft")
+"""Domains whose operators are no user's own."""
 MOST_CALLS = 64
 """Functions that call each other, one inside of the next."""
 
@@ -39,17 +42,23 @@ class ModelParts:
 
     Attributes:
         folder: Folder of its data; None if it came as bytes.
+        file: Name of its file, beside which a node's number stands for a source line; empty to give none.
         opsets: Version of the operators of each domain.
         functions: Functions of the model, by domain, name and overload.
         training: True if nodes mean what they mean in training, and weights change.
+        evaluates: True if norms use running statistics, whatever their nodes say.
         untrained: Initialisers that stay as they are in training.
         replicas: Replicas of the program.
         placed: True if notes on nodes say on which IPUs they run.
+        stages: Place from the node on that makes a tensor, by the tensor's name; of the model's own graph.
+        place: Place of the nodes that come next, once a stage has begun.
+        begins: Number of ops before each node of the model's own graph, and the first tensor that it makes.
         prepares: True if what is computed of weights alone is a weight as well, computed on the host.
         weights: Initialisers that became parameters or buffers of the network, by name; and prepared ones.
         prepared: Weights that are computed of initialisers, by name.
         forms: Tensors computed of weights, by their description.
         missing: Nodes without a lowering, of all graphs.
+        effects: Results of nodes that only have an effect, which a run has to compute too.
         num_nodes: Nodes that were read so far, those of functions again for each call.
         most_nodes: Nodes after which the model is given up.
     """
@@ -57,15 +66,21 @@ class ModelParts:
     folder: Path | None
     opsets: dict[str, int]
     functions: dict[tuple[str, str, str], onnx.FunctionProto]
+    file: str = ""
     training: bool = False
+    evaluates: bool = False
     untrained: frozenset[str] = frozenset()
     replicas: int = 1
     placed: bool = False
+    stages: Mapping[str, Place] = field(default_factory=dict)
+    place: Place | None = None
+    begins: list[tuple[int, str]] = field(default_factory=list)
     prepares: bool = False
     weights: dict[str, Array] = field(default_factory=dict)
     prepared: dict[str, Item] = field(default_factory=dict)
     forms: dict[Hashable, Item] = field(default_factory=dict)
     missing: list[UnsupportedOpError] = field(default_factory=list)
+    effects: list[Value] = field(default_factory=list)
     num_nodes: int = 0
     most_nodes: int = MOST_NODES
 
@@ -213,8 +228,13 @@ class GraphReader:
         """Append what a node means."""
         self.parts.count_node()
         notes = notes_of(node)
-        place = place_of(notes, self.net.place) if self.parts.placed else None
-        with self.net.at(origin_of(node, self.net.origin), place=place, hint=hint_of(notes)):
+        around = self.net.origin
+        if self.outer is None and not self.calling:
+            self._begin(node)
+            if self.parts.file:
+                around = replace(around, file=self.parts.file, line=len(self.parts.begins))
+        place = place_of(notes, self.net.place) if self.parts.placed else self.parts.place
+        with self.net.at(origin_of(node, around), place=place, hint=hint_of(notes)):
             try:
                 inputs = [self.item(name) if name else None for name in node.input]
                 made = self._results(node, inputs)
@@ -245,6 +265,13 @@ class GraphReader:
             # A weight keeps the name of its initialiser, under which it is trained and written.
             self.items[name] = item if item.name == name or item.weight else replace(item, name=name)
 
+    def _begin(self, node: onnx.NodeProto) -> None:
+        """Keep in mind where a node of the model's own graph begins, and begin the stage that begins with it."""
+        made = next(filter(None, node.output), "")
+        self.parts.begins.append((len(self.net.root.ops), made))
+        for name in node.output:
+            self.parts.place = self.parts.stages.get(name, self.parts.place)
+
     def _results(self, node: onnx.NodeProto, inputs: list[Item | None]) -> Sequence[Item | None]:
         domain = domain_of(node.domain)
         if any(isinstance(item, _Missing) for item in inputs):
@@ -268,6 +295,9 @@ class GraphReader:
             if folded is not None:
                 return [self.known(name, each) for name, each in zip(node.output, folded, strict=False)]
         entry = find(domain, node.op_type, version)
+        own = OWN_OPS.get(key_of(node.op_type, domain, version)) if entry is None and domain else None
+        if own is not None:
+            return self._own(own, node, version, inputs)
         if entry is None:
             body = _schema_body(node, domain, version, inputs)
             if body is not None:
@@ -277,13 +307,26 @@ class GraphReader:
                 if not domain
                 else f"{node.op_type} {node.name!r} of the domain {domain!r} has no lowering",
                 at=self.net.origin.location or None,
-                remedy="express it with operators that have one (docs/onnx_operators.md)",
+                remedy="express it with operators that have one (docs/onnx_operators.md)"
+                + (f", or register it, version {version} (docs/custom_ops.md)" if domain not in _PUBLIC else ""),
             )
         call = NodeCall(self, self.net, node, version, inputs)
-        attributes = {a.name: self._attribute(a) for a in node.attribute if self._is_given(a) and not is_note(a.name)}
-        made = call_handler(call, entry, attributes)
+        made = call_handler(call, entry, self._attributes(node))
         several = made if isinstance(made, (tuple, list)) else [made]
         return [self._item(name, each) for name, each in zip(node.output, several, strict=False)]
+
+    def _attributes(self, node: onnx.NodeProto) -> dict[str, Any]:
+        """Attributes of a node by name, without notes."""
+        return {a.name: self._attribute(a) for a in node.attribute if self._is_given(a) and not is_note(a.name)}
+
+    def _own(
+        self, own: OwnOp, node: onnx.NodeProto, version: int, inputs: Sequence[Item | None]
+    ) -> Sequence[Item | None]:
+        """Results of an operator that a user registered."""
+        from abele.frontends.onnx.ops.own import own_results
+
+        made = own_results(NodeCall(self, self.net, node, version, inputs), own, self._attributes(node))
+        return [self._item(name, each) for name, each in zip(node.output, made, strict=False)]
 
     def _prepared(
         self, node: onnx.NodeProto, version: int, inputs: Sequence[Item | None], results: Sequence[Array]

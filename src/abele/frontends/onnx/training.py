@@ -18,7 +18,7 @@ from abele.frontends.onnx.errors import ModelError
 from abele.frontends.onnx.model import Model, ModelPort, by_name, converted, received
 from abele.frontends.onnx.registry import STANDARD, domain_of
 from abele.frontends.onnx.types import type_code
-from abele.network import Group, Optimiser, Schedule, Sgd
+from abele.network import Group, Network, Optimiser, Schedule, Sgd
 from abele.report import Report
 from abele.session import Session, Settings, compile_network
 
@@ -77,24 +77,15 @@ class ModelTraining:
         settings: Settings | None = None,
     ) -> None:
         self.model = model
-        proto, name = _with_loss(model, loss)
-        self.inputs, ports, network, weights = model.read(
-            proto, training=True, untrained=_held(proto, parameters), extra=(name,)
-        )
-        value = network.outputs[-1]
-        if value.size != 1:
-            raise ModelError(
-                f"the loss {name!r} has the shape {list(value.shape)}, not one element",
-                remedy='a tensor that a reduction makes, or loss=Loss("cross_entropy")',
-            )
+        self.inputs, ports, network, weights = trained(model, loss, parameters)
+        value = network.outputs[0]
         self.outputs = (ModelPort("loss", value.shape, value.dtype.np), *ports)
-        outputs = (value, *network.outputs[:-1])
         for held, array in weights.items():
             if held not in model.weights:
                 model.weights[held] = array
         groups = [Group(optimizer or Sgd(lr=0.01), network.parameters)]
         compiled = compile_network(
-            replace(network, outputs=outputs, loss=value),
+            network,
             schedule or Schedule(),
             groups=groups,
             settings=settings or model.settings,
@@ -123,6 +114,35 @@ class ModelTraining:
     def report(self) -> Report:
         """Cost of a step on the machine, and of those that ran on the host."""
         return self.session.report
+
+
+def trained(
+    model: Model,
+    loss: str | Loss | None,
+    parameters: Sequence[str] | None = None,
+    begins: list[tuple[int, str]] | None = None,
+) -> tuple[tuple[ModelPort, ...], tuple[ModelPort, ...], Network, dict[str, Array]]:
+    """Inputs of a model that is trained, its own results, its network with the loss as the first result, its weights.
+
+    Args:
+        model: The model.
+        loss: As :class:`ModelTraining` takes it.
+        parameters: Names of the initialisers to train; all of floats if left out.
+        begins: As :meth:`~abele.frontends.onnx.model.Model.read` takes it.
+
+    Raises:
+        ModelError: As of :class:`ModelTraining`.
+    """
+    proto, name = _with_loss(model, loss)
+    held = _held(proto, parameters)
+    inputs, ports, network, weights = model.read(proto, training=True, untrained=held, extra=(name,), begins=begins)
+    value = network.outputs[-1]
+    if value.size != 1:
+        raise ModelError(
+            f"the loss {name!r} has the shape {list(value.shape)}, not one element",
+            remedy='a tensor that a reduction makes, or loss=Loss("cross_entropy")',
+        )
+    return inputs, ports, replace(network, outputs=(value, *network.outputs[:-1]), loss=value), weights
 
 
 def _held(proto: onnx.ModelProto, parameters: Sequence[str] | None) -> frozenset[str]:

@@ -2,40 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from abele.frontends.onnx.files import tensor_array
 from abele.frontends.onnx.types import host_type
 from abele.writing import writing_whole
-
-if TYPE_CHECKING:
-    from abele.frontends.onnx.model import Model
 
 LARGEST_FILE = 2**31 - 2**16
 """Bytes of a protobuf; models of more keep their data in a file beside them."""
 
 
-def with_weights(model: Model) -> onnx.ModelProto:
-    """The model as ONNX has it, with the weights that it has now."""
-    proto = onnx.ModelProto()
-    proto.CopyFrom(model.proto)
-    for tensor in proto.graph.initializer:
-        if tensor.name in model.weights:
-            array = np.asarray(model.weights[tensor.name]).astype(host_type(tensor.data_type))
-            tensor.CopyFrom(numpy_helper.from_array(array.reshape(tuple(tensor.dims)), tensor.name))
+def with_weights(proto: onnx.ModelProto, weights: Mapping[str, Any], folder: Path | None) -> onnx.ModelProto:
+    """A model with other elements of its initialisers; data that lies in further files comes inside.
+
+    Args:
+        proto: The model.
+        weights: Elements by name; initialisers without an entry keep their own.
+        folder: Folder of the model's data.
+    """
+    made = onnx.ModelProto()
+    made.CopyFrom(proto)
+    for tensor in made.graph.initializer:
+        if tensor.name in weights:
+            array = np.asarray(weights[tensor.name]).astype(host_type(tensor.data_type)).reshape(tuple(tensor.dims))
         elif tensor.data_location == onnx.TensorProto.EXTERNAL:
-            array = np.asarray(model.initialiser(tensor))
-            tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
-    return proto
-
-
-def save_model(model: Model, path: Path) -> None:
-    """Write a model with the weights that it has now; see :func:`write_model`."""
-    write_model(with_weights(model), path)
+            array = np.asarray(tensor_array(tensor, folder))
+        else:
+            continue
+        tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+    return made
 
 
 def write_model(proto: onnx.ModelProto, path: Path) -> None:

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from abele.expr import apply, select
-from abele.expr.derivative import arg
 from abele.frontends.onnx.registry import Known, NodeCall, op
 from abele.frontends.onnx.types import element_type, host_type
 from abele.network import Value
@@ -17,9 +15,9 @@ from abele.network.ops.columns import ColumnWindows, columns_as_windows
 from abele.network.ops.grids import Mode, Padding, grid_sample
 from abele.network.ops.matrices import determinant
 from abele.network.ops.matrices.composed import stacked
+from abele.network.ops.regions import roi_align as roi_align_cells
 from abele.numerics import f32, i32
 
-x, y = arg(0), arg(1)
 Ints = Sequence[int]
 
 _MODES: dict[str, Mode] = {
@@ -131,40 +129,10 @@ def roi_align(
         else 0.0
     )
     ratio = sampling_ratio or _ratio(call, rois, output_height, output_width, spatial_scale)
-    count, (_, channels, height, width) = rois.shape[0], value.shape
-    edges = [build.reshape(net, build.slice_(net, rois, 1, n, n + 1), (count, 1)) for n in range(4)]
-    places = []
-    for low, high, cells in ((edges[1], edges[3], output_height), (edges[0], edges[2], output_width)):
-        begin = call.map(x * float(spatial_scale) - offset, low, common=f32)
-        end = call.map(x * float(spatial_scale) - offset, high, common=f32)
-        length = call.map(y - x, begin, end)
-        if not offset:
-            length = call.map(apply("max", x, 1.0), length)
-        inside = np.asarray([(c + (s + 0.5) / ratio) / cells for c in range(cells) for s in range(ratio)], np.float32)
-        at = net.constant(inside.reshape(1, -1), f32)
-        places.append(build.map_(net, x + y * arg(2), [begin, length, at]))
-    rows, columns = places
-    along = (count, rows.shape[1], columns.shape[1])
-    batch = build.reshape(net, build.cast(net, batch_indices, i32), (count, 1, 1))
-    taps = [_taps(call, rows, height, 0), _taps(call, columns, width, 1)]
-    table = build.reshape(net, build.permute(net, value, (0, 2, 3, 1)), (value.shape[0] * height * width, channels))
-    terms = []
-    for row, of_row in taps[0]:
-        for column, of_column in taps[1]:
-            number = build.map_(net, x * (height * width) + y * width + arg(2), [batch, row, column], i32)
-            share = build.map_(net, x * y, [of_row, of_column])
-            found = build.look_up(net, table, build.expand(net, number, along))
-            wide = build.reshape(net, build.expand(net, share, along), (*along, 1))
-            terms.append(build.map_(net, x * y, [found, wide], value.dtype))
-    cell = (count, output_height, ratio, output_width, ratio, channels)
-    if mode == "max":
-        best = terms[0]
-        for term in terms[1:]:
-            best = build.map_(net, apply("max", x, y), [best, term])
-        made = build.reduce(net, build.reshape(net, best, cell), [2, 4], "max")
-    else:
-        made = build.mean(net, build.reshape(net, build.total(net, terms), cell), [2, 4])
-    return build.permute(net, made, (0, 3, 1, 2))
+    cells = (output_height, output_width)
+    return roi_align_cells(
+        net, value, rois, batch_indices, cells=cells, ratio=ratio, scale=spatial_scale, offset=offset, mode=mode
+    )
 
 
 def _ratio(call: NodeCall, rois: Value, height: int, width: int, scale: float) -> int:
@@ -182,24 +150,6 @@ def _ratio(call: NodeCall, rois: Value, height: int, width: int, scale: float) -
     if len(ratios) != 1 or rows != columns:
         raise call.refuse("has regions of different sizes and sampling_ratio=0", remedy="set sampling_ratio")
     return max(rows, 1)
-
-
-def _taps(call: NodeCall, places: Value, extent: int, axis: int) -> list[tuple[Value, Value]]:
-    """Both neighbours of places along a dimension, and their shares; none where a place is beyond an end."""
-    net, last = call.net, float(extent - 1)
-    count, samples = places.shape
-    shape = (count, samples, 1) if axis == 0 else (count, 1, samples)
-    held = call.map(apply("max", x, 0.0), places)
-    low = call.map(apply("min", apply("floor", x), last), held)
-    at = call.map(select(apply("floor", x) >= last, last, x), held)
-    inside = call.map(select(apply("and", x >= -1.0, x <= float(extent)), 1.0, 0.0), places)
-    rest = call.map(x - y, at, low)
-    high = call.map(apply("min", x + 1.0, last), low)
-    shares = (build.map_(net, (1.0 - x) * y, [rest, inside]), build.map_(net, x * y, [rest, inside]))
-    return [
-        (build.reshape(net, build.cast(net, index, i32), shape), build.reshape(net, share, shape))
-        for index, share in zip((low, high), shares, strict=True)
-    ]
 
 
 @op("BitCast")

@@ -18,10 +18,10 @@ from abele.frontends.onnx.registry import Item, Known, NodeCall, op
 from abele.frontends.onnx.types import element_type
 from abele.network import Value
 from abele.network.ops import build
-from abele.network.ops.along import put_along, take_along
+from abele.network.ops.joins import JOINS, join_at, spread_numbers, take_of_groups
 from abele.network.ops.recurrent import LstmValues
-from abele.numerics import ElementType, bool_, f16, f32, i32
-from abele.poplibs.gcl import CommGroup
+from abele.network.ops.sorting import median
+from abele.numerics import ElementType, f16, f32, i32
 
 DOMAIN = "ai.graphcore"
 x, y, z = arg(0), arg(1), arg(2)
@@ -143,12 +143,6 @@ def print_tensor(call: NodeCall, value: Value, *, title: str = "", print_gradien
     return build.print_value(call.net, value, title or call.node.input[0], gradient=bool(print_gradient))
 
 
-@op("Abort", domain=DOMAIN)
-def abort(call: NodeCall, condition: Value | None = None) -> None:
-    """An end of the run where a condition holds."""
-    raise call.refuse("ends a run by a condition of the device", remedy="check results on the host")
-
-
 # --- views ------------------------------------------------------------------------------------------------------------
 
 
@@ -244,42 +238,6 @@ def dynamic_zero(call: NodeCall, value: Value, place: Value, *, axes: Ints, size
     return build.write_window(call.net, value, zeros, _starts(call, place, dims), dims)
 
 
-@op("SequenceSlice", domain=DOMAIN)
-def sequence_slice(
-    call: NodeCall,
-    source: Value,
-    destination: Value,
-    count: Value,
-    source_offset: Value,
-    destination_offset: Value,
-    *,
-    zeroUnused: int = 0,
-) -> Value:
-    """Rows of one tensor copied to places of another, several runs of them."""
-    net, rows, width = call.net, destination.shape[0], math.prod(destination.shape[1:])
-    table = build.reshape(net, source, (source.shape[0], width))
-    made = (
-        build.full(net, 0, (rows, width), destination.dtype)
-        if zeroUnused
-        else build.reshape(net, destination, (rows, width))
-    )
-    places = net.constant(np.arange(rows), i32)
-    for number in range(count.size):
-        one = [
-            build.reshape(net, build.slice_(net, build.cast(net, v, i32), 0, number, number + 1), (1,))
-            for v in (count, source_offset, destination_offset)
-        ]
-        length, begin, target = one
-        offset = build.map_(net, x - y, [places, target], i32)
-        inside = build.map_(net, apply("and", x >= 0, x < y), [offset, length], bool_)
-        index = build.map_(net, select(z, x + y, 0), [offset, begin, inside], i32)
-        held = build.map_(net, apply("max", apply("min", x, source.shape[0] - 1), 0), [index], i32)
-        found = build.look_up(net, table, held)
-        column = build.reshape(net, inside, (rows, 1))
-        made = build.map_(net, select(x, y, z), [column, found, made], made.dtype)
-    return build.reshape(net, made, destination.shape)
-
-
 # --- losses -----------------------------------------------------------------------------------------------------------
 
 
@@ -343,28 +301,6 @@ def nll_loss(
 
 _SMALLEST: dict[ElementType, float] = {f32: 1e-7, f16: 6.1e-5}
 """Number that PopART adds to a probability before its logarithm."""
-
-
-@op("Ctc", domain=DOMAIN)
-def ctc_loss(
-    call: NodeCall,
-    logs: Value,
-    targets: Value,
-    steps: Value,
-    lengths: Value,
-    *,
-    reduction: str = "Mean",
-    blank: int = 0,
-    outDataType: str | int = "UNDEFINED",
-    zeroInfinity: int = 0,
-) -> Value:
-    """Minus the logarithm of each target over all alignments; a mean divides each by its target's length first."""
-    net = call.net
-    whole = [build.cast(net, v, i32) for v in (targets, steps, lengths)]
-    losses = build.ctc_loss(net, logs, *whole, blank=blank, zero_infinity=bool(zeroInfinity))
-    if reduction.lower() == "mean":
-        losses = call.map(x / apply("max", y, 1.0), losses, build.cast(net, whole[2], losses.dtype))
-    return reduced(call, losses, reduction)
 
 
 # --- norms, layers ----------------------------------------------------------------------------------------------------
@@ -503,20 +439,8 @@ def sort(call: NodeCall, value: Value, *, axis: int = -1, descending: int = 0, s
 @op("ReduceMedian", domain=DOMAIN)
 def reduce_median(call: NodeCall, value: Value, *, axes: Ints | None = None, keepdims: int = 1) -> tuple[Value, Value]:
     """The lower median over axes, and its place among their elements."""
-    net = call.net
     dims = call.axes(axes, value.ndim) if axes else tuple(range(value.ndim))
-    kept = [d for d in range(value.ndim) if d not in dims]
-    moved = build.permute(net, value, [*kept, *dims])
-    rows = build.reshape(net, moved, (*(value.shape[d] for d in kept), math.prod(value.shape[d] for d in dims)))
-    made, places = build.sort(net, rows)
-    middle, last = (rows.shape[-1] - 1) // 2, rows.ndim - 1
-    shape = [1 if d in dims else n for d, n in enumerate(value.shape) if keepdims or d not in dims]
-    median, at = (build.reshape(net, build.slice_(net, v, last, middle, middle + 1), shape) for v in (made, places))
-    return median, at
-
-
-_JOINS = {"sum": "add", "max": "max", "min": "min", "mul": "mul", "none": "set"}
-_STARTS = {"sum": 0.0, "max": -math.inf, "min": math.inf, "mul": 1.0, "none": 0.0}
+    return median(call.net, value, dims, keep=bool(keepdims))
 
 
 @op("ScatterReduce", domain=DOMAIN)
@@ -532,45 +456,35 @@ def scatter_reduce(
     enable_index_broadcast: int = 1,
 ) -> Value:
     """Elements joined at their numbers along an axis of a new extent, with what is there at first."""
-    net, dim = call.net, call.axis(axis, value.ndim)
-    numbers = numbered(call, indices, axis_size)
-    if numbers.shape != value.shape:
-        lined = (
-            build.reshape(net, numbers, [value.shape[dim] if d == dim else 1 for d in range(value.ndim)])
-            if numbers.size == value.shape[dim]
-            else numbers
-        )
-        numbers = build.expand(net, lined, value.shape)
-    return _scattered(call, value, numbers, initial, dim, size=axis_size, reduction=reduction)
+    dim = call.axis(axis, value.ndim)
+    return _joined(
+        call, value, numbered(call, indices, axis_size), initial, dim, grouped=False, kind=reduction, size=axis_size
+    )
 
 
-def _scattered(
-    call: NodeCall, value: Value, numbers: Value, initial: Value | None, dim: int, size: int, reduction: str | int
+def _joined(
+    call: NodeCall,
+    value: Value,
+    numbers: Value,
+    initial: Value | None,
+    dim: int,
+    *,
+    grouped: bool,
+    kind: str | int,
+    size: int,
 ) -> Value:
-    """Elements joined at their numbers along a dimension of another extent, with what is there at first."""
-    net = call.net
-    kind = reduction if isinstance(reduction, str) else tuple(_JOINS)[reduction]
-    shape = tuple(size if d == dim else n for d, n in enumerate(value.shape))
-    start = initial if initial is not None else build.full(net, _STARTS[kind], shape, value.dtype)
-    made = put_along(net, start, numbers, value, dim=dim, operation=_JOINS[kind])
-    if initial is not None or kind in ("sum", "mul", "none"):
-        return made
-    # Places that nothing reaches are zero.
-    return call.map(select(apply("abs", x).eq(math.inf), 0.0, x), made)
+    spread = spread_numbers(call.net, numbers, value.shape, dim, grouped)
+    if spread is None:
+        raise call.wrong(f"has indices {list(numbers.shape)} for data {list(value.shape)}")
+    name = kind if isinstance(kind, str) else tuple(JOINS)[kind]
+    return join_at(call.net, value, spread, dim, size, initial=initial, reduction=name)
 
 
 @op("GroupedGather", domain=DOMAIN)
 def grouped_gather(call: NodeCall, value: Value, indices: Item, *, axis: int = 0, group_size: int = 1) -> Value:
     """Entries of one axis by numbers, of each group by numbers of its own."""
-    net, dim = call.net, call.axis(axis, value.ndim - 1) if axis >= 0 else call.axis(axis, value.ndim) - 1
-    numbers = numbered(call, indices, value.shape[1 + dim])
-    groups, rest = value.shape[0], value.shape[1:]
-    wide = (groups, *(numbers.size // groups if d == dim else n for d, n in enumerate(rest)))
-    lined = build.reshape(
-        net, numbers, [groups, *(numbers.size // groups if d == dim else 1 for d in range(len(rest)))]
-    )
-    made = take_along(net, value, build.expand(net, lined, wide), 1 + dim)
-    return build.reshape(net, made, (groups, *rest[:dim], *numbers.shape[1:], *rest[dim + 1 :]))
+    dim = 1 + call.axis(axis, value.ndim - 1) if axis >= 0 else call.axis(axis, value.ndim)
+    return take_of_groups(call.net, value, numbered(call, indices, value.shape[dim]), dim)
 
 
 @op("GroupedScatterReduce", domain=DOMAIN)
@@ -587,14 +501,10 @@ def grouped_scatter_reduce(
     enable_index_broadcast: int = 1,
 ) -> Value:
     """As ``ScatterReduce`` for each entry of the first dimension, with numbers of its own."""
-    net, dim = call.net, 1 + call.axis(axis, value.ndim - 1)
-    numbers = numbered(call, indices, axis_size)
-    if numbers.shape != value.shape:
-        if numbers.size != value.shape[0] * value.shape[dim]:
-            raise call.wrong(f"has indices {list(numbers.shape)} for data {list(value.shape)}")
-        lined = [n if d in (0, dim) else 1 for d, n in enumerate(value.shape)]
-        numbers = build.expand(net, build.reshape(net, numbers, lined), value.shape)
-    return _scattered(call, value, numbers, initial, dim, size=axis_size, reduction=reduction)
+    dim = 1 + call.axis(axis, value.ndim - 1)
+    return _joined(
+        call, value, numbered(call, indices, axis_size), initial, dim, grouped=True, kind=reduction, size=axis_size
+    )
 
 
 @op("SplineBasis", domain=DOMAIN)
@@ -658,33 +568,10 @@ def spline_weighting(call: NodeCall, value: Value, weights: Value, basis: Value,
     return build.reduce(net, call.map(x * y, summed, features), [1])
 
 
-# --- graphs, replicas -------------------------------------------------------------------------------------------------
+# --- graphs ----------------------------------------------------------------------------------------------------------
 
 
 @op("Call", domain=DOMAIN)
 def call_graph(call: NodeCall, *given: Item, callee: Any) -> Any:
     """Results of a graph."""
     return tuple(call.reader.body(callee, call.net, list(given)))
-
-
-@op("ReplicatedReduceScatter", domain=DOMAIN)
-def replicated_reduce_scatter(
-    call: NodeCall, value: Value, *, collectiveOperator: int | None = None, commGroup: Ints | None = None
-) -> Value:
-    """Each replica's part of the sum of all replicas' values, as rows of one dimension filled up with zeros."""
-    if collectiveOperator not in (None, 0) or commGroup:
-        raise call.refuse("joins replicas by another operator than the sum, or in groups", remedy="sum over all")
-    count, net = call.reader.parts.replicas, call.net
-    flat = build.reshape(net, value, (value.size,))
-    whole = build.pad(net, flat, [0], [-value.size % count])
-    return build.replica_scatter(net, whole, 0, CommGroup.consecutive(count), of_sum=True)
-
-
-@op("ReplicatedAllReduce", domain=DOMAIN)
-def replicated_all_reduce(
-    call: NodeCall, value: Value, *, collectiveOperator: int | None = None, commGroup: Ints | None = None
-) -> Value:
-    """The sum, or the largest, of all replicas' values."""
-    if collectiveOperator in (None, 0):
-        return build.replica_sum(call.net, value, CommGroup.consecutive(call.reader.parts.replicas))
-    raise call.refuse(f"joins replicas by the operator {collectiveOperator}", remedy="use the sum")

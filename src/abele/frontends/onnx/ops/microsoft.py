@@ -1,26 +1,24 @@
-"""Operators of ONNX Runtime (``com.microsoft``), which optimisers and exporters write: fused layers and attention.
+"""Operators of ONNX Runtime (``com.microsoft``), which optimisers and exporters write: fused layers and products.
 
 Source: operators and attributes as ONNX Runtime 1.32 declares them.
 """
 
 from __future__ import annotations
 
-import math
-from itertools import pairwise
-
 import numpy as np
 
+from abele.arrays import Array
 from abele.expr import apply, select
 from abele.expr.derivative import arg
 from abele.frontends.onnx.ops.convolutions import conv
 from abele.frontends.onnx.ops.norms import layer_normalization, rms_normalization
 from abele.frontends.onnx.ops.products import gemm, product
 from abele.frontends.onnx.ops.quantised import beside, dynamic_quantize
-from abele.frontends.onnx.registry import NodeCall, op
+from abele.frontends.onnx.registry import Item, Known, NodeCall, op
 from abele.network import Value
 from abele.network.ops import build
 from abele.network.ops.along import take
-from abele.numerics import bool_, f32, i32
+from abele.numerics import f32, i32
 
 DOMAIN = "com.microsoft"
 x, y, z = arg(0), arg(1), arg(2)
@@ -186,6 +184,65 @@ def dynamic_quantize_matmul(
     return made
 
 
+@op("MatMulNBits", domain=DOMAIN)
+def matmul_n_bits(
+    call: NodeCall,
+    value: Value,
+    codes: Known,
+    scales: Item,
+    zero_points: Known | None = None,
+    g_idx: Known | None = None,
+    bias: Value | None = None,
+    *,
+    K: int,
+    N: int,
+    bits: int = 4,
+    block_size: int = 128,
+    accuracy_level: int = 0,
+    weight_prepacked: int = 0,
+) -> Value:
+    """The product with a weight of 2, 4 or 8 bits in blocks of columns, each with a scale and a zero point.
+
+    The device has no such integers, so that the weight is held there in the type of its scales: [N, K] of f32 or f16.
+    """
+    if bits not in (2, 4, 8) or weight_prepacked:
+        raise call.refuse(
+            f"has weights of {bits} bits, packed for another processor"
+            if weight_prepacked
+            else f"has weights of {bits} bits",
+            remedy="2, 4 or 8 bits, as quantisers write them",
+        )
+    blocks = -(-K // block_size)
+    whole = _unpacked(np.asarray(codes).reshape(N, blocks, -1), bits)[..., :block_size].astype(np.float32)
+    if zero_points is None:
+        zeros = np.full((N, blocks), 2.0 ** (bits - 1), np.float32)
+    elif np.asarray(zero_points).dtype.kind == "u":
+        zeros = _unpacked(np.asarray(zero_points).reshape(N, -1), bits)[:, :blocks].astype(np.float32)
+    else:
+        zeros = np.asarray(zero_points).reshape(N, blocks).astype(np.float32)
+    less = whole.reshape(N, -1)[:, :K]
+    group = np.arange(K) // block_size if g_idx is None else np.asarray(g_idx).reshape(-1)[:K].astype(np.int64)
+    less = less - zeros[:, group]
+
+    def form(scale: Array) -> Array:
+        return (less * np.asarray(scale, np.float32).reshape(N, blocks)[:, group]).astype(scale.dtype)
+
+    weight = call.prepared(scales, form, f"of {call.node.input[1]}")
+    if weight is None:
+        factors = build.reshape(call.net, call.reader.value(scales), (N, blocks))
+        each = take(call.net, factors, call.constant(group.astype(np.int32)), 1)
+        weight = call.map(x * y, each, call.constant(less))
+    return build.linear(call.net, value, weight, bias)
+
+
+def _unpacked(packed: Array, bits: int) -> Array:
+    """Numbers of some bits each, of bytes that hold several, the lowest bits first; along the last dimension."""
+    each = 8 // bits
+    shifts = np.arange(each, dtype=np.uint8) * bits
+    apart = (packed[..., None] >> shifts) & (2**bits - 1)
+    return np.reshape(apart, (*packed.shape[:-1], -1))
+
+
 # --- normalisations ---------------------------------------------------------------------------------------------------
 
 
@@ -272,219 +329,3 @@ def embed_layer_normalization(
     made = layer_normalization(call, total, gamma, beta, epsilon=epsilon)[0]
     lengths = build.full(net, 0, (batch,), i32) if mask is None else build.reduce(net, build.cast(net, mask, i32), [1])
     return made, lengths, total
-
-
-# --- attention --------------------------------------------------------------------------------------------------------
-
-
-def _heads(call: NodeCall, value: Value, heads: int) -> Value:
-    """[batch, length, heads · depth] as [batch, heads, length, depth]."""
-    batch, length, width = value.shape
-    if width % heads:
-        raise call.wrong(f"has {heads} heads of {width} elements")
-    return build.permute(call.net, build.reshape(call.net, value, (batch, length, heads, width // heads)), (0, 2, 1, 3))
-
-
-def _visible(call: NodeCall, mask: Value | None, batch: int, queries: int, keys: int) -> Value | None:
-    """Keys visible by a mask: a bool that broadcasts to [batch, heads, queries, keys]."""
-    if mask is None:
-        return None
-    net = call.net
-    if mask.shape == (batch, keys):
-        return build.reshape(net, call.map(x.ne(0.0), mask, dtype=bool_), (batch, 1, 1, keys))
-    if mask.shape == (batch, queries, keys):
-        return build.reshape(net, call.map(x.ne(0.0), mask, dtype=bool_), (batch, 1, queries, keys))
-    if mask.shape == (batch,):
-        ends = build.reshape(net, build.cast(net, mask, i32), (batch, 1, 1, 1))
-        places = net.constant(np.arange(keys, dtype=np.int32).reshape(1, 1, 1, keys), i32)
-        return build.map_(net, x < y, [places, ends], bool_)
-    raise call.refuse(
-        f"has a mask of the shape {list(mask.shape)}",
-        remedy=f"[{batch}], [{batch}, {keys}] or [{batch}, {queries}, {keys}]",
-    )
-
-
-def attended(
-    call: NodeCall,
-    query: Value,
-    key: Value,
-    value: Value,
-    *,
-    scale: float,
-    mask: Value | None,
-    bias: Value | None,
-    causal: bool,
-    hides_by: float,
-) -> Value:
-    """softmax(scale · query · keyᵀ + bias) · value, in the layout [batch, length, heads · depth].
-
-    Args:
-        call: The node.
-        query: [batch, heads, queries, depth].
-        key: [batch, heads, keys, depth].
-        value: [batch, heads, keys, depth of values].
-        scale: Factor of the scores; 0 for one over the root of the depth.
-        mask: Keys that are seen: number of them, one of each key, or one of each score, by sample.
-        bias: Addend of the scores.
-        causal: True if queries see no later keys; the last query is at the last key.
-        hides_by: Addend of the scores of keys that ``mask`` hides.
-    """
-    net, (batch, heads, queries, depth), keys = call.net, query.shape, key.shape[2]
-    visible = _visible(call, mask, batch, queries, keys)
-    factor = scale or 1 / math.sqrt(depth)
-    scores = build.matmul(net, call.map(x * factor, query), build.transpose(net, key))
-    if bias is not None:
-        scores = call.map(x + y, scores, bias)
-    if visible is not None:
-        scores = call.map(select(y, x, x + hides_by), scores, visible, masks=(1,))
-    if causal:
-        seen = net.constant(np.tri(queries, keys, keys - queries), bool_, "causal")
-        scores = call.map(select(y, x, -math.inf), scores, seen, masks=(1,))
-    mixed = build.matmul(net, build.softmax(net, scores, -1), value)
-    return build.reshape(net, build.permute(net, mixed, (0, 2, 1, 3)), (batch, queries, heads * value.shape[3]))
-
-
-@op("Attention", domain=DOMAIN)
-def attention(
-    call: NodeCall,
-    value: Value,
-    weights: Value,
-    bias: Value | None = None,
-    mask_index: Value | None = None,
-    past: Value | None = None,
-    attention_bias: Value | None = None,
-    *,
-    num_heads: int,
-    unidirectional: int = 0,
-    qkv_hidden_sizes: tuple[int, ...] = (),
-    mask_filter_value: float = -10000.0,
-    scale: float = 0.0,
-) -> tuple[Value, Value | None]:
-    """Multi-head attention of a value to itself, whose queries, keys and values come of one product.
-
-    Keys and values of earlier places, ``past`` [2, batch, heads, length, depth], come before; all come back.
-    """
-    net = call.net
-    sizes = list(qkv_hidden_sizes) or [weights.shape[1] // 3] * 3
-    if sum(sizes) != weights.shape[1]:
-        raise call.wrong(f"has weights for {weights.shape[1]} elements, not for {sizes}")
-    all_three = build.linear(net, value, build.transpose(net, weights), bias)
-    ends = np.cumsum([0, *sizes])
-    q, k, v = (_heads(call, build.slice_(net, all_three, 2, int(a), int(b)), num_heads) for a, b in pairwise(ends))
-    if past is not None:
-        before = [
-            build.reshape(net, build.slice_(net, past, 0, n, n + 1), past.shape[1:]) for n in range(past.shape[0])
-        ]
-        k, v = build.concat(net, [before[0], k], 2), build.concat(net, [before[1], v], 2)
-    made = attended(
-        call,
-        q,
-        k,
-        v,
-        scale=scale,
-        mask=mask_index,
-        bias=attention_bias,
-        causal=bool(unidirectional),
-        hides_by=mask_filter_value,
-    )
-    if not call.wants(1):
-        return made, None
-    return made, build.concat(net, [build.reshape(net, t, (1, *t.shape)) for t in (k, v)], 0)
-
-
-@op("MultiHeadAttention", domain=DOMAIN)
-def multi_head_attention(
-    call: NodeCall,
-    query: Value,
-    key: Value | None = None,
-    value: Value | None = None,
-    bias: Value | None = None,
-    key_padding_mask: Value | None = None,
-    attention_bias: Value | None = None,
-    past_key: Value | None = None,
-    past_value: Value | None = None,
-    *,
-    num_heads: int,
-    unidirectional: int = 0,
-    mask_filter_value: float = -10000.0,
-    scale: float = 0.0,
-) -> tuple[Value, ...]:
-    """Attention of queries to keys; keys and values of earlier places come before, and all come back."""
-    net = call.net
-    if key is None or value is None or query.ndim != 3:
-        raise call.refuse("has packed queries, keys and values", remedy="three inputs [batch, length, width]")
-    given = [query, key, value]
-    if bias is not None:
-        begin = 0
-        for number, part in enumerate(given):
-            width = part.shape[2] if part.ndim == 3 else part.shape[1] * part.shape[3]
-            own = build.slice_(net, bias, 0, begin, begin + width)
-            begin += width
-            if part.ndim == 3:
-                given[number] = call.map(x + y, part, own)
-    q, k, v = (_heads(call, part, num_heads) if part.ndim == 3 else part for part in given)
-    if past_key is not None and past_value is not None:
-        k, v = build.concat(net, [past_key, k], 2), build.concat(net, [past_value, v], 2)
-    made = attended(
-        call,
-        q,
-        k,
-        v,
-        scale=scale,
-        mask=key_padding_mask,
-        bias=attention_bias,
-        causal=bool(unidirectional),
-        hides_by=mask_filter_value,
-    )
-    return made, k, v
-
-
-@op("RotaryEmbedding", domain=DOMAIN)
-def rotary_embedding(
-    call: NodeCall,
-    value: Value,
-    positions: Value,
-    cosines: Value,
-    sines: Value,
-    *,
-    interleaved: int = 0,
-    num_heads: int = 0,
-    rotary_embedding_dim: int = 0,
-    is_packed_batching: int = 0,
-    scale: float = 1.0,
-) -> Value:
-    """Pairs of elements turned by angles that grow with the position: halves of a head, or neighbours in it."""
-    net = call.net
-    turned = rotary_embedding_dim or 2 * cosines.shape[1]
-    if is_packed_batching:
-        raise call.refuse("has sequences of several lengths packed together")
-    flat = value.ndim == 3
-    depth = value.shape[2] // num_heads if flat and num_heads else (turned if flat else value.shape[3])
-    heads = _heads(call, value, value.shape[2] // depth) if flat else value
-    batch, count, length, _ = heads.shape
-    if positions.size == 1 and positions.ndim < 2:
-        steps = net.constant(np.arange(length, dtype=np.int32).reshape(1, length), i32)
-        first = build.reshape(net, build.cast(net, positions, i32), (1, 1))
-        positions = build.map_(net, x + y, [steps, first], i32)
-    c, s = (
-        build.reshape(net, t, (t.shape[0], 1, length, turned // 2))
-        for t in (take(net, table, positions, 0) for table in (cosines, sines))
-    )
-    head = build.slice_(net, heads, 3, 0, turned)
-    if interleaved:
-        pairs = build.reshape(net, head, (batch, count, length, turned // 2, 2))
-        a, b = (build.reshape(net, build.slice_(net, pairs, 4, n, n + 1), pairs.shape[:4]) for n in range(2))
-    else:
-        a, b = (build.slice_(net, head, 3, n * turned // 2, (n + 1) * turned // 2) for n in range(2))
-    first_half = call.map(x * y - z * arg(3), a, c, b, s)
-    second_half = call.map(x * y + z * arg(3), b, c, a, s)
-    if interleaved:
-        apart = [build.reshape(net, t, (*t.shape, 1)) for t in (first_half, second_half)]
-        made = build.reshape(net, build.concat(net, apart, 4), head.shape)
-    else:
-        made = build.concat(net, [first_half, second_half], 3)
-    if turned < heads.shape[3]:
-        made = build.concat(net, [made, build.slice_(net, heads, 3, turned, heads.shape[3])], 3)
-    if scale != 1.0:
-        made = call.map(x * scale, made)
-    return build.reshape(net, build.permute(net, made, (0, 2, 1, 3)), value.shape) if flat else made

@@ -35,11 +35,12 @@ def batch_normalization(
     trains = bool(training_mode) if call.version >= 14 else call.results > 1 and not is_test
     if not spatial:
         raise call.refuse("has statistics for each element of a sample", remedy="export the model with spatial=1")
-    if not trains:
+    if not trains or call.reader.parts.evaluates:
         factor = build.map_(net, apply("rsqrt", x + float(epsilon)) * y, [variance, scale], f32)
         addend = build.map_(net, y - z * x, [factor, shift, mean], f32)
         wide = (build.reshape(net, v, (v.size, *(1,) * (value.ndim - 2))) for v in (factor, addend))
-        return (build.map_(net, x * y + z, [value, *wide], value.dtype),)
+        made = build.map_(net, x * y + z, [value, *wide], value.dtype)
+        return (made,) if call.results == 1 else (made, mean, variance, mean, variance)
     gain, addend = (build.cast(net, v, value.dtype) for v in (scale, shift))
     made, own_mean, inverse = build.norm(net, value, build.BATCH, epsilon, gain, addend)
     keep = x * float(momentum)
