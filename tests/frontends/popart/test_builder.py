@@ -174,11 +174,49 @@ def test_supported_operations__and_the_others__are_all_of_the_version() -> None:
     assert not missing & names
 
 
-def test_operators__of_popart_s_domain__have_a_lowering_or_are_named() -> None:
+def test_operators__of_popart_s_domain__have_a_lowering() -> None:
     there = {o.type for o in popart.getSupportedOperations() if o.domain == "ai.graphcore"}
     from abele.frontends.popart.graphcore import SIGNATURES
 
-    assert {own.name for own in SIGNATURES.values()} - there == {"CtcBeamSearchDecoder", "PackedDataBlock"}
+    assert {own.name for own in SIGNATURES.values()} <= there
+
+
+def test_methods__of_operators__take_arguments_at_popart_s_places() -> None:
+    image = np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4)
+    pooled = infer(lambda b, x: b.aiOnnx.maxpool([x], 1, [2, 2], 0, [1, 1], [0] * 4, 0, [2, 2])[0], image)
+    np.testing.assert_array_equal(pooled[0, 0], [[5, 7], [13, 15]])
+    np.testing.assert_array_equal(infer(lambda b, x: b.aiOnnx.transpose([x], []), image), image.T)
+    builder = popart.Builder()
+    with pytest.raises(popart.popart_exception, match="Add has 1 inputs"):
+        builder.aiOnnx.add([builder.addInputTensor("FLOAT", [2])])
+    with pytest.raises(TypeError, match=r"^matmul\(\): incompatible function arguments"):
+        builder.aiOnnx.matmul()
+    with pytest.raises(popart.popart_exception, match="no tensor 'sum'"):
+        builder.addOutputTensor("sum")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "name"),
+    [("FLOAT", "float32"), (popart.DataType.FLOAT16, "float16"), ("DOUBLE", "float64"), (np.int8, "int8")],
+)
+def test_types__of_tensors__are_named_as_numpy_names_them(dtype: Any, name: str) -> None:
+    info = popart.TensorInfo(dtype, np.array([2, 3]))
+    builder = popart.Builder()
+    x = builder.addInputTensor(info, popart.DebugContext("x"))
+    builder.addOutputTensor(builder.aiOnnx.identity([x]))
+    assert (x, info.data_type_lcase(), builder.getTensorDtypeString(x)) == ("x", name, name)
+    onnx.checker.check_model(onnx.load_model_from_string(builder.getModelProto()))
+
+
+def test_patterns__by_names_and_levels__are_on_or_off() -> None:
+    chosen = popart.Patterns(["PostNRepl", "SqrtGradOp"])
+    chosen.InPlace = True
+    assert str(chosen).split() == ["PostNRepl", "InPlace", "SqrtGradOp"]
+    assert popart.Patterns().enablePattern("SplitGather", False).isPatternEnabled("PreUniRepl")
+    with pytest.raises(popart.popart_exception, match="Invalid pattern name 'Nope'"):
+        popart.Patterns(["Nope"])
+    place = popart.TensorLocation(storage=popart.TensorStorage.OffChip, loadTileSet=popart.TileSet.IO)
+    assert place.serialized() == [1, 1, 0, 0]
 
 
 def test_logger__levels__are_checked() -> None:

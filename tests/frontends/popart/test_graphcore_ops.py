@@ -152,18 +152,6 @@ def test_replicated_reduce_scatter__two_replicas__have_a_part_of_the_sum_each() 
     np.testing.assert_allclose(found[made].ravel(), [*given.sum(0), 0], rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["ctcbeamsearchdecoder", "abort"])
-def test_operators__without_a_lowering__are_refused_by_name(name: str) -> None:
-    builder = popart.Builder()
-    logs = builder.addInputTensor(popart.TensorInfo("FLOAT", [5, 1, 4]))
-    lengths = builder.addInputTensor(popart.TensorInfo("UINT32", [1]))
-    getattr(builder.aiGraphcore, name)([logs, lengths] if name != "abort" else [])
-    with pytest.raises(popart.popart_exception) as refused:
-        inference(builder, [builder.aiOnnx.relu([logs])])
-    assert "operators without a lowering" in str(refused.value)
-    assert name in str(refused.value).lower()
-
-
 def test_nll_loss__labels_of_another_shape__are_refused_in_popart_words() -> None:
     with pytest.raises(Exception, match="must have shape \\[3\\] to match all but the final dimension"):
         infer(own("nllloss"), SHARES, LABELS[:2])

@@ -76,6 +76,28 @@ def test_sgd__momentum_dampening_decay__is_the_formula(
     np.testing.assert_allclose(trained(popart.SGD(values)), want, rtol=2e-5, atol=1e-6)
 
 
+def test_sgd__dampening_and_velocity_scaling_updated__hold_from_then_on() -> None:
+    def numbers(rate: float, mu: float, damp: float, scaling: float) -> dict[str, tuple[float, bool]]:
+        names = ("defaultLearningRate", "defaultMomentum", "defaultDampening", "defaultVelocityScaling")
+        return {name: (value, False) for name, value in zip(names, (rate, mu, damp, scaling), strict=True)}
+
+    builder = popart.Builder()
+    x = builder.addInputTensor(popart.TensorInfo("FLOAT", [5]))
+    weight = builder.addInitializedInputTensor(START, "w")
+    loss = builder.aiGraphcore.identityloss([builder.aiOnnx.mul([x, weight])], popart.ReductionType.Sum)
+    chosen = [(0.1, 0.9, 0.25, 1.0), (0.2, 0.8, 0.5, 0.5)]
+    accl = popart.reservedAcclPrefix() + weight
+    session, anchors = training(builder, {accl: All}, loss, popart.SGD(numbers(*chosen[0])))
+    want, velocity = START.astype(np.float64), np.zeros(5)
+    for gradient, (rate, mu, damp, scaling) in zip(GRADIENTS, chosen, strict=False):
+        session.updateOptimizerFromHost(popart.SGD(numbers(rate, mu, damp, scaling)))
+        session.run(popart.PyStepIO({x: gradient}, anchors))
+        velocity = mu * velocity + (1 - damp) * scaling * gradient
+        want = want - rate / scaling * velocity
+        np.testing.assert_allclose(anchors[accl], velocity, rtol=2e-5)
+    np.testing.assert_allclose(read_weights(session, {weight: (5,)})[weight], want, rtol=2e-5, atol=1e-6)
+
+
 def test_sgd__loss_scaling__is_taken_out_again() -> None:
     plain = {"defaultLearningRate": (0.1, True)}
     want = stepped(sgd(0.1, 0, 0, 0))
@@ -111,8 +133,10 @@ def adam(mode: str, *, decay: float = 0.0, l2: bool = False, most: float = 10.0)
         slow("Adam", 0.1, False),
         ("Adam", 0.1, True),
         slow("AdamNoBias", 0.0, False),
-        ("AdaMax", 0.0, False),
-        ("Lamb", 0.1, False),
+        slow("AdaMax", 0.0, False),
+        ("AdaMax", 0.1, False),
+        slow("Lamb", 0.1, False),
+        ("Lamb", 0.1, True),
         slow("LambNoBias", 0.0, False),
     ],
 )

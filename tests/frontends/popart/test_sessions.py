@@ -235,6 +235,24 @@ def test_serialize_ir__of_a_model__lists_its_operators() -> None:
     session, _ = inference(net.builder, [net.shares])
     listed = json.loads(session._serializeIr(popart.IrSerializationFormat.JSON))["maingraph"]
     assert [op["type"] for op in listed] == ["MatMul", "Relu", "MatMul", "Softmax", "Nll"]
+    assert listed[0]["inputs"] == [{"index": 0, "name": net.x}, {"index": 1, "name": net.weights[0]}]
+
+
+def test_tensors__that_the_loss_does_not_need__are_zeros_or_unknown() -> None:
+    builder = popart.Builder()
+    x, unread = (builder.addInputTensor("FLOAT", [3]) for _ in range(2))
+    weight, idle = (builder.addInitializedInputTensor(np.ones(3, np.float32)) for _ in range(2))
+    steps = builder.aiOnnx.add([builder.aiOnnx.floor([x]), weight])
+    loss = builder.aiGraphcore.identityloss([steps], popart.ReductionType.Sum)
+    gradient = popart.reservedGradientPrefix()
+    session, anchors = training(builder, [gradient + x, gradient + weight], loss, popart.ConstSGD(0.1))
+    session.run(popart.PyStepIO({x: np.ones(3, np.float32)}, anchors))  # Nothing reads the other input.
+    assert (anchors[gradient + x].tolist(), anchors[gradient + weight].tolist()) == ([0] * 3, [1] * 3)
+    assert unread not in anchors
+    with pytest.raises(popart.popart_exception, match="Anchor tensor `Gradient___init_input/1' not in Ir Tensors"):
+        training(builder, [gradient + idle], loss, popart.ConstSGD(0.1))
+    with pytest.raises(popart.popart_exception, match="All operations in the main graph were pruned"):
+        inference(builder, [x])
 
 
 def test_reset_host_weights__of_another_model__are_sent() -> None:

@@ -1,6 +1,19 @@
 """PopART's names: a builder of models, sessions, what of a step comes back, optimisers, options, devices."""
 
+from abele.frontends.onnx.ops.graphcore_replicas import ReplicaJoin as CollectiveOperator
+from abele.frontends.popart.anchors import (
+    reservedAccl1Prefix,
+    reservedAccl2Prefix,
+    reservedAccl3Prefix,
+    reservedAcclPrefix,
+    reservedAccumPrefix,
+    reservedGradientPrefix,
+    reservedLossScalingPrefix,
+    reservedStepPrefix,
+    reservedUpdatedVarPrefix,
+)
 from abele.frontends.popart.annotations import (
+    DebugContext,
     ExchangeStrategy,
     InputSettings,
     RecomputeType,
@@ -12,6 +25,7 @@ from abele.frontends.popart.annotations import (
     TileSet,
 )
 from abele.frontends.popart.builder import Builder
+from abele.frontends.popart.custom_ops import CustomOp, register_op
 from abele.frontends.popart.dataflow import (
     AnchorReturnType,
     DataFlow,
@@ -47,8 +61,9 @@ from abele.frontends.popart.errors import (
     poplibs_exception,
 )
 from abele.frontends.popart.graph_transformer import GraphTransformer
-from abele.frontends.popart.graphcore import ScatterReduction
+from abele.frontends.popart.graphcore import InitType, ScatterReduction, TensorRemapType
 from abele.frontends.popart.operations import (
+    Logger,
     OperatorIdentifier,
     getLogger,
     getSupportedOperations,
@@ -69,19 +84,20 @@ from abele.frontends.popart.optimisers import (
     WeightDecayMode,
 )
 from abele.frontends.popart.options import (
+    AccumulateOuterFragmentSettings,
     AutodiffSettings,
+    AutodiffStitchStrategy,
     AutomaticLossScalingSettings,
     BatchSerializationSettings,
     DotCheck,
     ExecutionPhaseSettings,
     IrSerializationFormat,
-    Patterns,
-    PatternsLevel,
     ReplicatedCollectivesSettings,
     SessionOptions,
 )
-from abele.frontends.popart.session import ACCUMULATOR_PREFIX, GRADIENT_PREFIX, InferenceSession, TrainingSession
-from abele.frontends.popart.tensor_info import TensorInfo
+from abele.frontends.popart.patterns import Patterns, PatternsLevel
+from abele.frontends.popart.session import InferenceSession, TrainingSession
+from abele.frontends.popart.tensor_info import DataType, TensorInfo
 from abele.frontends.popart_enums import (
     AccumulateOuterFragmentSchedule,
     BatchSerializationBatchSchedule,
@@ -103,51 +119,6 @@ from abele.frontends.popart_enums import (
 defaultAiOnnxOpset, defaultAiGraphcoreOpset = 10, 1  # noqa: N816
 
 
-def reservedGradientPrefix() -> str:
-    """Prefix of the name of a tensor's gradient."""
-    return GRADIENT_PREFIX
-
-
-def reservedAccumPrefix() -> str:
-    """Prefix of the name of a weight's sum of gradients."""
-    return ACCUMULATOR_PREFIX
-
-
-def reservedAcclPrefix() -> str:
-    """Prefix of the name of a momentum."""
-    return "Accl___"
-
-
-def reservedAccl1Prefix() -> str:
-    """Prefix of the name of a mean of gradients."""
-    return "Accl1___"
-
-
-def reservedAccl2Prefix() -> str:
-    """Prefix of the name of a mean of squares."""
-    return "Accl2___"
-
-
-def reservedAccl3Prefix() -> str:
-    """Prefix of the name of a third tensor of an optimiser."""
-    return "Accl3___"
-
-
-def reservedStepPrefix() -> str:
-    """Prefix of the name of a number of updates."""
-    return "Step___"
-
-
-def reservedUpdatedVarPrefix() -> str:
-    """Prefix of the name of a weight after its update."""
-    return "UpdatedVar___"
-
-
-def reservedLossScalingPrefix() -> str:
-    """Prefix of the name of the loss's factor."""
-    return "lossScaling_"
-
-
 def versionString() -> str:
     """PopART's version whose names these are."""
     return "3.4.0"
@@ -156,12 +127,14 @@ def versionString() -> str:
 __all__ = [
     "SGD",
     "AccumulateOuterFragmentSchedule",
+    "AccumulateOuterFragmentSettings",
     "Adam",
     "AdamMode",
     "Adaptive",
     "AdaptiveMode",
     "AnchorReturnType",
     "AutodiffSettings",
+    "AutodiffStitchStrategy",
     "AutomaticLossScalingSettings",
     "BatchSerializationBatchSchedule",
     "BatchSerializationMethod",
@@ -169,10 +142,14 @@ __all__ = [
     "BatchSerializationTransformContext",
     "Builder",
     "ClipNormSettings",
+    "CollectiveOperator",
     "CommGroup",
     "CommGroupType",
     "ConstSGD",
+    "CustomOp",
     "DataFlow",
+    "DataType",
+    "DebugContext",
     "DeviceConnectionType",
     "DeviceInfo",
     "DeviceManager",
@@ -186,10 +163,12 @@ __all__ = [
     "GradientTensorTrackingMethod",
     "GraphTransformer",
     "InferenceSession",
+    "InitType",
     "InputSettings",
     "InputShapeInfo",
     "Instrumentation",
     "IrSerializationFormat",
+    "Logger",
     "MeanReductionStrategy",
     "MergeVarUpdateType",
     "OperatorIdentifier",
@@ -217,6 +196,7 @@ __all__ = [
     "TensorInfo",
     "TensorLocation",
     "TensorLocationSettings",
+    "TensorRemapType",
     "TensorStorage",
     "TileSet",
     "TrainingSession",
@@ -240,6 +220,7 @@ __all__ = [
     "poplar_unknown_runtime_error",
     "poplar_unrecoverable_runtime_error",
     "poplibs_exception",
+    "register_op",
     "reservedAccl1Prefix",
     "reservedAccl2Prefix",
     "reservedAccl3Prefix",

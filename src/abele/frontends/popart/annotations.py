@@ -54,6 +54,17 @@ class ReplicatedStreamMode(IntEnum):
     Broadcast = 1
 
 
+class DebugContext:
+    """The name that an operator's results get: ``builder.aiOnnx.add([a, b], popart.DebugContext("sum"))``."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = str(name)
+
+    def getPathName(self) -> str:
+        """The name."""
+        return self.name
+
+
 class InputSettings:
     """Way of an input to the machine."""
 
@@ -73,9 +84,10 @@ class TensorLocation:
     Args:
         *given: A :class:`TensorStorage`, then :class:`TileSet` of loading and of storing, and
             :class:`ReplicatedTensorSharding`, each of which may be left out; groups of replicas that share come last.
+        **named: The same by names of attributes.
     """
 
-    def __init__(self, *given: Any) -> None:
+    def __init__(self, *given: Any, **named: Any) -> None:
         self.storage = TensorStorage.Undefined
         self.loadTileSet = self.storageTileSet = TileSet.Compute
         self.replicatedTensorSharding = ReplicatedTensorSharding.Off
@@ -90,6 +102,10 @@ class TensorLocation:
                 self.shardingDomain = value
         if tiles:
             self.loadTileSet, self.storageTileSet = tiles[0], tiles[-1]
+        for name, value in named.items():
+            if name not in vars(self):
+                raise TypeError(f"TensorLocation has no {name!r}, it has {', '.join(vars(self))}")
+            setattr(self, name, value)
 
     def serialized(self) -> list[int]:
         """It as an attribute of a node."""
@@ -127,6 +143,7 @@ class TensorLocationSettings:
 
 
 __all__ = [
+    "DebugContext",
     "ExchangeStrategy",
     "InputSettings",
     "RecomputeType",

@@ -27,7 +27,7 @@ from abele.frontends.onnx.writing import lay_outside
 from abele.frontends.popart.annotations import RecomputeType, ReplicatedStreamMode
 from abele.frontends.popart.errors import as_popart, popart_exception
 from abele.frontends.popart.op_methods import DOMAINS, NEWEST_OPSET, OLDEST_OPSET, Opset, check_domain
-from abele.frontends.popart.tensor_info import TensorInfo, name_of
+from abele.frontends.popart.tensor_info import TensorInfo, lower_name
 from abele.network import NetworkBuilder
 from abele.writing import writing_whole
 
@@ -264,8 +264,10 @@ class Builder:
         """Let a tensor be a result of the graph.
 
         Raises:
-            popart_exception: It is one already.
+            popart_exception: It is one already, or there is no such tensor.
         """
+        if name not in self._taken:
+            raise popart_exception(f"there is no tensor {name!r} to be an output of the graph")
         if any(v.name == name for v in self._model.graph.output):
             raise popart_exception(f"'{name}' is already an output tensor of the graph")
         self._model.graph.output.append(onnx.ValueInfoProto(name=name))
@@ -308,12 +310,12 @@ class Builder:
         return list(self._found(id).shape)
 
     def getTensorDtypeString(self, id: str) -> str:
-        """PopART's name of the type of a tensor, in lower case.
+        """Name of the type of a tensor as NumPy has it.
 
         Raises:
             popart_exception: There is no such tensor.
         """
-        return name_of(helper.np_dtype_to_tensor_dtype(self._found(id).dtype)).lower()
+        return lower_name(helper.np_dtype_to_tensor_dtype(self._found(id).dtype))
 
     def _found(self, name: str) -> Item:
         if self._shapes is None:
@@ -355,10 +357,19 @@ class Builder:
         """The model."""
         return self._model
 
+    def _describe_outputs(self) -> None:
+        """Note types and shapes of results in the model, where they are known."""
+        for declared in self._model.graph.output:
+            if declared.type.WhichOneof("value") is None and self.hasValueInfo(declared.name):
+                item = self._found(declared.name)
+                code = helper.np_dtype_to_tensor_dtype(item.dtype)
+                declared.CopyFrom(helper.make_tensor_value_info(declared.name, code, item.shape))
+
     def getModelProto(self, humanReadable: bool = False) -> Any:
         """The model as bytes; as text where that is asked for."""
         if not self._model.opset_import:
             self._import("ai.onnx", DEFAULT_OPSET)
+        self._describe_outputs()
         return str(self._model) if humanReadable else self._model.SerializeToString()
 
     def saveModelProto(self, filename: str | os.PathLike[str]) -> None:
@@ -508,6 +519,10 @@ class Builder:
     def setInplacePreferences(self, id: Any, preferences: Mapping[str, float]) -> None:
         """Order of a node's forms in place; all give the same results."""
         self._noted(NOTES["inplace"], (id,), list(preferences))
+
+    def getExcludePatterns(self, id: Any) -> list[str]:
+        """Patterns that do not apply to a node."""
+        return [name.decode() for name in self._held(id, NOTES["patterns"], [])]
 
     def setPartialsType(self, id: Any, partialsType: str) -> None:
         """Type of the partial sums of the products that make tensors: FLOAT or HALF.

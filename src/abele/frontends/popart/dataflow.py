@@ -104,6 +104,14 @@ class DataFlow:
         """Batches of a step."""
         return self._batches
 
+    def getAnchorReturnTypeMap(self) -> dict[str, AnchorReturnType]:
+        """Choice of micro-batches by tensor."""
+        return self.kinds
+
+    def numOutFetches(self) -> int:
+        """Number of tensors that come back."""
+        return self.nAnchors()
+
     def setBatchesPerStep(self, batchesPerStep: int) -> None:
         """Let a step have another number of batches."""
         self._batches = int(batchesPerStep)

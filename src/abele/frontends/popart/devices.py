@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
+from abele.frontends.popart.errors import popart_exception
 from abele.poplibs.gcl import CommGroup as Groups
 
 
@@ -50,7 +51,7 @@ class DeviceInfo:
         id: Its number.
         numIpus: Its IPUs.
         tilesPerIPU: Tiles of each; 0 for all.
-        system: Preset of the machine; None for the usual one with as many IPUs.
+        pattern: IPUs that wait for the host.
     """
 
     def __init__(
@@ -61,16 +62,28 @@ class DeviceInfo:
         version: str = "ipu2",
         connection: DeviceConnectionType = DeviceConnectionType.Always,
         id: int = 0,
+        *,
+        pattern: SyncPattern = SyncPattern.Full,
     ) -> None:
+        if int(num_ipus) < 1:
+            raise popart_exception(f"a device has at least one IPU, not {num_ipus}")
+        self.pattern = SyncPattern(pattern)
         self.type, self.numIpus, self.tilesPerIPU, self.id = kind, int(num_ipus), int(tiles), int(id)
+        if version not in IPU_VERSIONS:
+            raise popart_exception(f"there is no ipuVersion {version!r}", remedy=", ".join(IPU_VERSIONS))
         self.version, self.connectionType = version, connection
         self.driverIds, self.childIds = [int(id)], [int(id)]
-        self.isAttached = connection == DeviceConnectionType.Always
+        self.isAttached = self._was_attached = connection == DeviceConnectionType.Always
 
     def attach(self) -> bool:
         """Attach it."""
-        self.isAttached = True
+        self.isAttached = self._was_attached = True
         return True
+
+    @property
+    def previouslyAttached(self) -> bool:
+        """True if it was attached before."""
+        return self._was_attached
 
     def tryAttachUntilTimeout(self) -> bool:
         """Attach it, which always succeeds."""
@@ -87,12 +100,28 @@ class DeviceInfo:
     def __exit__(self, *error: object) -> None:
         self.detach()
 
+    def toString(self) -> str:
+        """Its kind and size in words."""
+        return repr(self)
+
     def __repr__(self) -> str:
         return f"DeviceInfo({self.type.name}, {self.numIpus} IPU{'s' if self.numIpus > 1 else ''})"
 
 
+IPU_VERSIONS = ("ipu1", "ipu2", "ipu21")
+"""Versions of IPUs that a model of one may be asked for."""
+
+
 class DeviceManager:
-    """Ways to get a device, all of which succeed."""
+    """Ways to get a device, all of which succeed; there is one manager."""
+
+    _only: ClassVar[DeviceManager | None] = None
+
+    def __new__(cls) -> Self:
+        """The manager."""
+        if cls._only is None:
+            cls._only = super().__new__(cls)
+        return cls._only  # type: ignore[return-value]
 
     def createCpuDevice(self) -> DeviceInfo:
         """A device of one IPU."""
@@ -114,6 +143,15 @@ class DeviceManager:
         """As :meth:`createOfflineIPUDevice`."""
         return self.createOfflineIPUDevice(options)
 
+    def createOfflineIpuFromDeviceInfo(self, deviceInfo: DeviceInfo) -> DeviceInfo:
+        """A device to compile for, of the size of another."""
+        size = deviceInfo.numIpus, deviceInfo.tilesPerIPU, deviceInfo.version
+        return DeviceInfo(DeviceType.OfflineIpu, *size, pattern=deviceInfo.pattern)
+
+    def createOfflineIpuFromSystemString(self, system: str, numIpus: int) -> DeviceInfo:
+        """A device to compile for, of so many IPUs; every system is the one that is modelled."""
+        return DeviceInfo(DeviceType.OfflineIpu, numIpus)
+
     def acquireAvailableDevice(
         self,
         numIpus: int = 1,
@@ -124,7 +162,7 @@ class DeviceManager:
         **more: Any,
     ) -> DeviceInfo:
         """A device of so many IPUs."""
-        return DeviceInfo(DeviceType.Ipu, numIpus, tilesPerIpu, connection=connectionType)
+        return DeviceInfo(DeviceType.Ipu, numIpus, tilesPerIpu, connection=connectionType, pattern=pattern)
 
     def tryAcquireAvailableDevice(self, *given: Any, **named: Any) -> DeviceInfo:
         """As :meth:`acquireAvailableDevice`."""
@@ -137,7 +175,7 @@ class DeviceManager:
         connectionType: DeviceConnectionType = DeviceConnectionType.Always,
     ) -> DeviceInfo:
         """The device with a number, of one IPU."""
-        return DeviceInfo(DeviceType.Ipu, connection=connectionType, id=id)
+        return DeviceInfo(DeviceType.Ipu, connection=connectionType, id=id, pattern=pattern)
 
     def tryAcquireDeviceById(self, *given: Any, **named: Any) -> DeviceInfo:
         """As :meth:`acquireDeviceById`."""
@@ -152,13 +190,19 @@ class DeviceManager:
         tilesPerIPU: int = 0,
     ) -> list[DeviceInfo]:
         """Devices of so many IPUs: one."""
-        return [DeviceInfo(deviceType, numIpus, tilesPerIPU, connection=connectionType)]
+        return [DeviceInfo(deviceType, numIpus, tilesPerIPU, connection=connectionType, pattern=pattern)]
 
     def setOnDemandAttachTimeout(self, seconds: int) -> None:
         """Set the time to wait for a device, which is there at once."""
 
 
+_DEVICE_OPTIONS = ("numIPUs", "tilesPerIPU", "ipuVersion", "compileIPUCode", "syncPattern", "topology")
+
+
 def _sizes(options: Mapping[str, Any]) -> tuple[int, int]:
+    for name in options:
+        if name not in _DEVICE_OPTIONS:
+            raise popart_exception(f"a device has no option {name!r}", remedy=", ".join(_DEVICE_OPTIONS))
     return int(options.get("numIPUs", 1)), int(options.get("tilesPerIPU", 0))
 
 
@@ -172,7 +216,10 @@ class CommGroupType(IntEnum):
 
 
 class VariableRetrievalMode(IntEnum):
-    """Choice of the replicas whose values of a weight come back."""
+    """Choice of the replicas whose values of a weight come back.
+
+    ``AllReduceReplicas`` is a mean over the replicas of each group, which have the same values: so it is these.
+    """
 
     OnePerGroup = 0
     AllReduceReplicas = 1
@@ -240,6 +287,14 @@ class VariableSettings:
     def has_groups(self) -> bool:
         """True if there is more than one group, whatever the number of replicas."""
         return self.group.type != CommGroupType.All
+
+    def getStride(self) -> int:
+        """Distance between replicas of a group; 0 where it follows from their kind."""
+        return self.stride
+
+    def getGroupSize(self) -> int:
+        """Replicas of a group; 0 for all."""
+        return self.group.replicaGroupSize
 
     def getSharedVariableDomain(self) -> CommGroup:
         """The groups."""

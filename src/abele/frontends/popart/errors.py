@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from abele.errors import AbeleError
-
-
-class popart_exception(AbeleError):  # noqa: N801, N818
-    """Something of a program, a model or an option that PopART refuses."""
+from abele.frontends.popart_errors import popart_exception as popart_exception
 
 
 def as_popart(error: AbeleError) -> popart_exception:
@@ -51,6 +48,11 @@ class poplar_exception(AbeleError):  # noqa: N801, N818
     """Something that Poplar refuses."""
 
 
+def as_poplar(error: AbeleError) -> poplar_exception:
+    """The same error under Poplar's name."""
+    return poplar_exception(error.message, at=error.at, because=error.because, remedy=error.remedy)
+
+
 class poplar_runtime_error(poplar_exception, RuntimeError):  # noqa: N801, N818
     """Something that Poplar finds while a program runs."""
 
@@ -79,3 +81,8 @@ class poplar_unrecoverable_runtime_error(poplar_system_runtime_error):  # noqa: 
 
 class poplar_unknown_runtime_error(poplar_system_runtime_error):  # noqa: N801
     """An error of which nothing is known."""
+
+
+def as_application_error(error: AbeleError) -> poplar_application_runtime_error:
+    """The same error of a run under Poplar's name."""
+    return poplar_application_runtime_error(error.message, at=error.at, because=error.because, remedy=error.remedy)

@@ -15,6 +15,21 @@ from abele.frontends.popart.tensor_info import code_of
 from abele.frontends.popart_enums import ReductionType
 
 
+class InitType(IntEnum):
+    """Elements that ``init`` begins with; those of ``NoInit`` are zeros too."""
+
+    NoInit = 0
+    Zero = 1
+
+
+class TensorRemapType(IntEnum):
+    """Passes in which ``tensorremap`` lays a tensor out anew; results do not depend on it."""
+
+    FwdBwdReverse = 0
+    FwdBwd = 1
+    Fwd = 2
+
+
 class ScatterReduction(IntEnum):
     """Ways to join elements that are scattered to one place."""
 
@@ -70,6 +85,8 @@ class Own:
             return _WORDS["reduction"][value]
         if name in ("data_type", "outDataType") and isinstance(value, str) and value != "UNDEFINED":
             return code_of(value)
+        if hasattr(value, "replicaGroupSize"):
+            return [int(value.type), value.replicaGroupSize]
         if isinstance(value, np.ndarray):
             return numpy_helper.from_array(value)
         if isinstance(value, bool):
@@ -105,7 +122,7 @@ def _value(text: str) -> Any:
 
 
 SIGNATURES: dict[str, Own] = {
-    "abort": _own("Abort"),
+    "abort": _own("Abort", outputs=0),
     "atan2": _own("Atan2"),
     "batchnormalization": _own("BatchNormalization", "epsilon=1e-5 momentum=0.9", count=True),
     "bitwiseand": _own("BitwiseAnd"),
@@ -158,6 +175,7 @@ SIGNATURES: dict[str, Own] = {
         "separator=None openBracket=None closeBracket=None",
     ),
     "reducemedian": _own("ReduceMedian", "axes=None keepdims=1", outputs=2),
+    "replicatedallgather": _own("ReplicatedAllGather", "commGroup=None"),
     "replicatedallreduce": _own("ReplicatedAllReduce", "collectiveOperator=None commGroup=None"),
     "replicatedreducescatter": _own("ReplicatedReduceScatter", "collectiveOperator=None commGroup=None"),
     "reshape": _own("Reshape", "shape"),

@@ -34,6 +34,9 @@ _PYTHON_NAMES = {
 """Operators whose lower-case name is a word of Python, or would look like one."""
 _TYPES = ("to", "dtype")
 """Attributes that name a type: PopART takes its name."""
+_PLAIN: dict[int, Callable[[Any], Any]] = {AttributeProto.FLOAT: float, AttributeProto.INT: int}
+_LAST = ("auto_pad",)
+"""Attributes that PopART's methods lack: they come last, so that places of the others are as there."""
 
 
 class Opset:
@@ -84,29 +87,39 @@ def _onnx_methods(version: int) -> dict[str, Maker]:
 
 
 def _method(builder: Builder, *, name: str, method: str, schema: Any) -> Callable[..., Any]:
-    attributes = sorted(schema.attributes.items(), key=lambda entry: (not entry[1].required, entry[0]))
+    attributes = sorted(
+        schema.attributes.items(), key=lambda entry: (not entry[1].required, entry[0] in _LAST, entry[0])
+    )
     several = schema.max_output != schema.min_output
-    parameters = [inspect.Parameter("args", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=())]
+    parameters = [inspect.Parameter("args", inspect.Parameter.POSITIONAL_OR_KEYWORD)] if schema.max_input else []
     if several:
         parameters.append(inspect.Parameter("num_outputs", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None))
-    for attribute, value in attributes:
-        default = inspect.Parameter.empty if value.required and not parameters[-1:] else None
-        parameters.append(inspect.Parameter(attribute, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default))
+    for attribute, _ in attributes:
+        parameters.append(inspect.Parameter(attribute, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None))
     parameters.append(inspect.Parameter("debugContext", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=""))
     signature = inspect.Signature(parameters)
     kinds = {a: v.type for a, v in schema.attributes.items()}
 
     def call(*given: Any, **named: Any) -> Any:
         values = bound(signature, method, given, named)
-        context, inputs = values.pop("debugContext"), values.pop("args")
+        context, inputs = values.pop("debugContext"), values.pop("args", ())
         count = values.pop("num_outputs", None)
-        held = {a: _typed(a, v, kinds[a]) for a, v in values.items() if v is not None}
+        if not isinstance(inputs, str) and not schema.min_input <= len(inputs) <= schema.max_input:
+            allowed = " to ".join(str(n) for n in dict.fromkeys((schema.min_input, schema.max_input)))
+            raise popart_exception(f"{name} has {len(inputs)} inputs, its definition has {allowed}")
+        held = {a: _typed(a, v, kinds[a]) for a, v in values.items() if not (v is None or _is_default(name, a, v))}
         made = builder.append(name, "", inputs, count or schema.min_output, held, context)
         return made if count is not None or schema.min_output > 1 else made[0]
 
     call.__name__ = method
     call.__doc__ = f"ONNX's {name}."
     return call
+
+
+def _is_default(operator: str, name: str, value: Any) -> bool:
+    """True for an empty list, which stands for what an operator does without it; reductions take it as it is."""
+    is_reduced = operator.startswith("Reduce") and name == "axes"
+    return isinstance(value, (list, tuple)) and not value and not is_reduced
 
 
 def bound(signature: inspect.Signature, method: str, given: Sequence[Any], named: dict[str, Any]) -> dict[str, Any]:
@@ -131,11 +144,7 @@ def _typed(name: str, value: Any, kind: Any) -> Any:
     """An attribute in the type that its operator has."""
     if name in _TYPES and isinstance(value, str):
         return code_of(value)
-    names = {
-        AttributeProto.FLOAT: float,
-        AttributeProto.INT: int,
-    }
-    plain = names.get(int(kind.value) if hasattr(kind, "value") else int(kind))
+    plain = _PLAIN.get(int(kind.value) if hasattr(kind, "value") else int(kind))
     if plain is not None:
         return plain(value)
     if isinstance(value, np.ndarray):
@@ -205,13 +214,15 @@ def _own_method(builder: Builder, *, method: str, own: Own) -> Callable[..., Any
         renamed = {f"{n}_" if n == "lambda" else n: v for n, v in named.items()}
         values = bound(own.signature, method, given, renamed)
         context, inputs = values.pop("debugContext"), values.pop("args", ())
-        count = values.pop("num_outputs", None)
+        count = values.pop("num_outputs", own.results(inputs))
         for inner in ("callee", "callback"):
             if inner in values:
                 values[inner] = values[inner].graph()
         held = {name.rstrip("_"): own.plain(name, v) for name, v in values.items() if v is not None}
-        made = builder.append(own.name, "ai.graphcore", own.flat(inputs), count or own.results(inputs), held, context)
-        return made if count is not None or own.results(inputs) > 1 else made[0]
+        made = builder.append(own.name, "ai.graphcore", own.flat(inputs), count, held, context)
+        if not count and own.outputs == 0:
+            return None
+        return made if "num_outputs" in own.signature.parameters or own.results(inputs) > 1 else made[0]
 
     call.__name__ = method
     call.__doc__ = f"PopART's {own.name}."

@@ -6,7 +6,7 @@ They become update rules of the network: a group for each set of values.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, ClassVar
 
@@ -93,22 +93,36 @@ class ClipNormSettings:
     """A norm that gradients of some weights together are shrunk to.
 
     Attributes:
-        max_norm: The norm.
         weights: Names of the weights; None for all.
+        max_norm: The norm.
     """
 
+    weights: tuple[str, ...] | None
     max_norm: float
-    weights: tuple[str, ...] | None = None
+
+    def __init__(self, weightIds: Iterable[str] | None, maxNorm: float) -> None:
+        object.__setattr__(self, "weights", None if weightIds is None else tuple(weightIds))
+        object.__setattr__(self, "max_norm", float(maxNorm))
+        if not self.max_norm > 0:
+            raise popart_exception(f"the norm that gradients are shrunk to is positive, not {maxNorm}")
 
     @staticmethod
     def clipAllWeights(maxNorm: float) -> ClipNormSettings:
         """The gradients of all weights together."""
-        return ClipNormSettings(float(maxNorm))
+        return ClipNormSettings(None, maxNorm)
 
     @staticmethod
     def clipWeights(weightIds: Iterable[str], maxNorm: float) -> ClipNormSettings:
         """The gradients of some weights together."""
-        return ClipNormSettings(float(maxNorm), tuple(weightIds))
+        return ClipNormSettings(weightIds, maxNorm)
+
+    def getWeightIds(self) -> list[str]:
+        """Names of the weights; empty for all."""
+        return list(self.weights or ())
+
+    def getMaxNorm(self) -> float:
+        """The norm."""
+        return self.max_norm
 
 
 Values = dict[str, OptimizerValue]
@@ -126,10 +140,13 @@ class Optimizer:
     DEFAULTS: ClassVar[dict[str, float]] = {}
     """Numbers by name, and what they are where they are left out."""
 
-    def __init__(self, given: Mapping[str, Any] | None, clips: Iterable[ClipNormSettings] = ()) -> None:
+    def __init__(
+        self, given: Mapping[str, Any] | None, clips: Iterable[ClipNormSettings] = (), accumulation: Any = None
+    ) -> None:
         self.values = self._read(given or {}, {n: OptimizerValue(v) for n, v in self.DEFAULTS.items()}, prefixed=True)
         self.specific: dict[str, Values] = {}
         self.clips = tuple(clips)
+        self._accumulation = _kind(accumulation)
 
     def _read(self, given: Mapping[str, Any], defaults: Values, *, prefixed: bool) -> Values:
         found = dict(defaults)
@@ -195,14 +212,44 @@ class Optimizer:
         return self._map("momentum")
 
     def rules(self, weights: Mapping[str, Value]) -> list[Group]:
-        """Update rules of the network for weights by name."""
-        plain = tuple(v for name, v in weights.items() if name not in self.specific)
-        groups = [Group(self.rule(self.values), plain)] if plain else []
-        for name, values in self.specific.items():
-            if name in weights:
-                whole = {**values, "lossScaling": self.values["lossScaling"]}
-                groups.append(Group(self.rule(whole), (weights[name],)))
-        return groups
+        """Update rules of the network for weights by name: a group for those of the same numbers and the same norm.
+
+        Raises:
+            popart_exception: A norm is of a weight that there is not, or of one that has a norm already.
+        """
+        clips = self._clips(weights)
+        alike: dict[tuple[str, int], list[Value]] = {}
+        for name, value in weights.items():
+            alike.setdefault((name if name in self.specific else "", clips.get(name, -1)), []).append(value)
+        return [
+            Group(self._clipped(self.rule(self._numbers(name)), clip), tuple(held))
+            for (name, clip), held in alike.items()
+        ]
+
+    def _numbers(self, name: str) -> Values:
+        """Numbers of a weight with its own; of the others without a name."""
+        return {**self.specific[name], "lossScaling": self.values["lossScaling"]} if name else self.values
+
+    def _clips(self, weights: Mapping[str, Value]) -> dict[str, int]:
+        """Number of the norm of each weight that has one."""
+        found: dict[str, int] = {}
+        for number, clip in enumerate(self.clips):
+            for name in weights if clip.weights is None else clip.weights:
+                if name not in weights:
+                    raise popart_exception(
+                        f"the weight {name!r}, whose gradients are to be clipped, is none that is trained",
+                        remedy=f"clipWeights of {', '.join(sorted(weights)[:4])}",
+                    )
+                if found.setdefault(name, number) != number:
+                    raise popart_exception(
+                        f"the gradient of {name!r} is to be clipped by two norms", remedy="one ClipNormSettings of it"
+                    )
+        return found
+
+    def _clipped(self, rule: Rule, clip: int) -> Rule:
+        if clip < 0:
+            return rule
+        return replace(rule, max_grad_norm=self.clips[clip].max_norm, clipped_with=f"clip{clip}")
 
     def rule(self, values: Values) -> Rule:
         """The update rule with some numbers."""
@@ -215,14 +262,7 @@ class Optimizer:
         made["loss_scaling"] = values["lossScaling"].value
         if not values["lossScaling"].is_const:
             made["variable"] |= {"loss_scaling"}
-        whole = [c for c in self.clips if c.weights is None]
-        if whole:
-            made["max_grad_norm"] = whole[0].max_norm
-        elif self.clips:
-            raise popart_exception(
-                "norms of the gradients of some weights are not clipped here",
-                remedy="ClipNormSettings.clipAllWeights(norm)",
-            )
+        made["accumulation"] = self._accumulation
         return made
 
     def check_replacement(self, other: Optimizer) -> None:
@@ -276,8 +316,8 @@ class SGD(Optimizer):
         accumType: Any = None,
         accl1Type: Any = None,
     ) -> None:
-        super().__init__(values, clip_norm_settings)
-        self._separate = accumulatorAndMomentum == SGDAccumulatorAndMomentum.Separate
+        super().__init__(values, clip_norm_settings, accumType)
+        self._separate = SGDAccumulatorAndMomentum(accumulatorAndMomentum) == SGDAccumulatorAndMomentum.Separate
         self._velocity = _kind(accl1Type)
 
     def dampenings(self) -> OptimizerValueMap:
@@ -290,17 +330,23 @@ class SGD(Optimizer):
 
     def _check(self, values: Values) -> None:
         super()._check(values)
+        if values["velocityScaling"].value == 0:
+            raise popart_exception("Velocity scaling cannot be 0")
         if values.get("nesterov", OptimizerValue(0)).value and values["dampening"].value:
             raise popart_exception("Nesterov momentum requires a dampening of 0")
 
     def rule(self, values: Values) -> Rule:
-        """The update rule: damping, which holds from the first step on, is a factor of the rate."""
-        common = self._common(values, lr="learningRate", momentum="momentum", weight_decay="weightDecay")
-        damped = 1.0 - values["dampening"].value
-        if not values["dampening"].is_const:
-            common["variable"] |= {"lr"}
-        common["lr"] *= damped
-        return Sgd(**common, nesterov=bool(values["nesterov"].value), velocity_type=self._velocity)
+        """The update rule; damping holds from the first step on, and without momentum too."""
+        common = self._common(
+            values,
+            lr="learningRate",
+            momentum="momentum",
+            dampening="dampening",
+            velocity_scaling="velocityScaling",
+            weight_decay="weightDecay",
+        )
+        nesterov = bool(values["nesterov"].value)
+        return Sgd(**common, nesterov=nesterov, velocity_type=self._velocity, dampens_all=True)
 
 
 class ConstSGD(SGD):
@@ -347,7 +393,7 @@ class Adam(Optimizer):
         clip_norm_settings: Iterable[ClipNormSettings] = (),
         scaled_optimizer_state: bool = False,
     ) -> None:
-        super().__init__(values, clip_norm_settings)
+        super().__init__(values, clip_norm_settings, accum_type)
         self._mode, self._decay = AdamMode(mode), WeightDecayMode(weight_decay_mode)
         self._types = _kind(accl1_type), _kind(accl2_type)
         self._scaled = bool(scaled_optimizer_state)
@@ -364,6 +410,14 @@ class Adam(Optimizer):
         """Numbers that keep divisors from zero."""
         return self._map("eps")
 
+    def maxWeightNorms(self) -> OptimizerValueMap:
+        """Largest norms of weights that count in LAMB."""
+        return self._map("maxWeightNorm")
+
+    def useScaledOptimizerState(self) -> bool:
+        """True if state in 16 bits keeps the factor of the loss."""
+        return self._scaled
+
     def rule(self, values: Values) -> Rule:
         """The update rule of the mode."""
         common = self._common(
@@ -376,7 +430,8 @@ class Adam(Optimizer):
             "second_type": self._types[1],
         }
         if self._mode in (AdamMode.Lamb, AdamMode.LambNoBias):
-            return Lamb(**common, max_weight_norm=values["maxWeightNorm"].value)
+            in_gradients = not common.pop("decoupled")
+            return Lamb(**common, max_weight_norm=values["maxWeightNorm"].value, decays_gradients=in_gradients)
         if self._mode == AdamMode.AdaMax:
             return Adamax(**common)
         return AdamRule(**common, scaled_state=self._scaled)
@@ -405,35 +460,34 @@ class Adaptive(Optimizer):
         accl3_type: Any = "FLOAT",
         rmsprop_tf_variant: bool = False,
     ) -> None:
-        super().__init__(values)
+        super().__init__(values, accumulation=accum_type)
         self._mode, self._tf = AdaptiveMode(mode), bool(rmsprop_tf_variant)
-        if WeightDecayMode(weight_decay_mode) == WeightDecayMode.Decay and self.values["weightDecay"].value:
-            raise popart_exception(
-                "Adaptive shrinks no weights apart from their gradients here",
-                remedy="weight_decay_mode=popart.WeightDecayMode.L2Regularization",
-            )
+        self._decay = WeightDecayMode(weight_decay_mode)
         self._types = _kind(accl1_type), _kind(accl2_type), _kind(accl3_type)
+
+    def alphas(self) -> OptimizerValueMap:
+        """Rates of the mean of squares."""
+        return self._map("alpha")
+
+    def epss(self) -> OptimizerValueMap:
+        """Numbers that keep divisors from zero."""
+        return self._map("eps")
 
     def rule(self, values: Values) -> Rule:
         """The update rule of the mode."""
+        names = {"lr": "learningRate", "eps": "eps", "weight_decay": "weightDecay"}
+        decay: dict[str, Any] = {"decoupled": self._decay == WeightDecayMode.Decay}
+        first, second, third = self._types
         if self._mode == AdaptiveMode.AdaGrad:
-            names = {"lr": "learningRate", "eps": "eps", "weight_decay": "weightDecay"}
-            return Adagrad(**self._common(values, **names))
+            return Adagrad(**self._common(values, **names), **decay, sum_type=first)
         if self._mode == AdaptiveMode.AdaDelta:
-            names = {"lr": "learningRate", "rho": "alpha", "eps": "eps", "weight_decay": "weightDecay"}
-            return Adadelta(**self._common(values, **names))
-        names = {
-            "lr": "learningRate",
-            "alpha": "alpha",
-            "momentum": "momentum",
-            "eps": "eps",
-            "weight_decay": "weightDecay",
-        }
+            return Adadelta(**self._common(values, **names, rho="alpha"), **decay, square_type=first, step_type=second)
         return RmsProp(
-            **self._common(values, **names),
+            **self._common(values, **names, alpha="alpha", momentum="momentum"),
+            **decay,
             centered=self._mode == AdaptiveMode.CenteredRMSProp,
             eps_inside=self._tf,
-            first_type=self._types[0],
-            second_type=self._types[1],
-            velocity_type=self._types[2],
+            first_type=second,
+            second_type=first,
+            velocity_type=third,
         )

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from abele.errors import nearest
 from abele.frontends.popart.annotations import TensorLocationSettings
-from abele.frontends.popart.errors import popart_exception
 from abele.frontends.popart_enums import (
+    AccumulateOuterFragmentSchedule,
     BatchSerializationBatchSchedule,
     BatchSerializationMethod,
     BatchSerializationTransformContext,
@@ -149,10 +149,28 @@ class ReplicatedCollectivesSettings(_Checked):
     }
 
 
+class AutodiffStitchStrategy(IntEnum):
+    """Ways of the original compiler to give a gradient what it reads; results do not depend on them."""
+
+    RecomputeMinimal = 0
+    RecomputeAllNonInputs = 1
+    AddFwdOutputs = 2
+    SafeAddFwdOutputs = 3
+
+
 class AutodiffSettings(_Checked):
     """Options of derivatives, which change no result."""
 
-    _TABLE: ClassVar[dict[str, Any]] = {"stitchStrategy": 0}
+    _TABLE: ClassVar[dict[str, Any]] = {"stitchStrategy": AutodiffStitchStrategy.RecomputeAllNonInputs}
+
+
+class AccumulateOuterFragmentSettings(_Checked):
+    """Order of what runs once for all micro-batches of an update, which changes no result."""
+
+    _TABLE: ClassVar[dict[str, Any]] = {
+        "schedule": AccumulateOuterFragmentSchedule.Serial,
+        "excludedVirtualGraphs": list,
+    }
 
 
 class DotCheck(IntEnum):
@@ -192,7 +210,7 @@ class SessionOptions(_Checked):
         "numIOTiles": 0,
         "executionPhaseSettings": ExecutionPhaseSettings,
         "batchSerializationSettings": BatchSerializationSettings,
-        "accumulateOuterFragmentSettings": lambda: None,
+        "accumulateOuterFragmentSettings": AccumulateOuterFragmentSettings,
         # Recomputation, locations.
         "autoRecomputation": RecomputationType.NoRecompute,
         "explicitRecomputation": False,
@@ -289,6 +307,10 @@ class SessionOptions(_Checked):
         """Explicit main loops, copies and recomputation together."""
         self.enableExplicitMainLoops = self.useHostCopyOps = self.explicitRecomputation = bool(enable)
 
+    def getGlobalReplicationFactor(self) -> int:
+        """Replicas of all processes."""
+        return self.globalReplicationFactor if self.enableDistributedReplicatedGraphs else self.replicas
+
     @property
     def replicas(self) -> int:
         """Replicas of the program."""
@@ -327,93 +349,9 @@ HONOURED = frozenset(
         "cachePath",
         "instrumentWithHardwareCycleCounter",
         "engineOptions",
+        "compileEngine",
+        "convolutionOptions",
+        "matmulOptions",
     }
 )
 """Options that change the program, or what a session does."""
-
-
-class PatternsLevel(IntEnum):
-    """Levels of patterns."""
-
-    NoPatterns = 0
-    Minimal = 1
-    Default = 2
-    All = 3
-
-
-_PATTERNS = (
-    "PreUniRepl",
-    "PostNRepl",
-    "SoftmaxGradDirect",
-    "NlllWithSoftmaxGradDirect",
-    "SplitGatherPattern",
-    "UpdateInplacePrioritiesForIpu",
-    "OpToIdentity",
-    "SubtractArg1GradOp",
-    "MulArgGradOp",
-    "MatMulOp",
-    "MatMulLhsGradOp",
-    "MatMulRhsGradOp",
-    "RandomNormalLikeOpPattern",
-    "RandomUniformLikeOpPattern",
-    "ZerosLikeOpPattern",
-    "DecomposeBinaryConstScalar",
-    "FmodArg0GradOp",
-    "Fuser",
-    "InitAccumulate",
-    "InPlace",
-    "LSTMOp",
-    "NegativeOneScale",
-    "PadSum",
-    "RemoveUnnecessaryLossGradCast",
-    "SparseAccumulate",
-    "SumToAdd",
-    "TiedGather",
-    "TiedGatherAccumulate",
-    "UpsampleToResize",
-    "ViewSimplifyPattern",
-    "LambSerialisedWeight",
-    "ContiguateIPUCopyIndicesPattern",
-    "AllReduceToIdentityPattern",
-    "Conv3x3Stride2Pattern",
-)
-
-
-class Patterns:
-    """Rewrites of the original compiler by name; they choose programs of the same results, and nothing here."""
-
-    def __init__(self, level: PatternsLevel | list[str] = PatternsLevel.Default) -> None:
-        names = level if isinstance(level, list) else []
-        for name in names:
-            self._known(name)
-        all_on = not isinstance(level, list) and level != PatternsLevel.NoPatterns
-        self._on = {name: all_on or name in names for name in _PATTERNS}
-
-    def _known(self, name: str) -> str:
-        if name not in _PATTERNS:
-            raise popart_exception(f"Invalid pattern name '{name}' provided to Patterns constructor")
-        return name
-
-    def enablePattern(self, name: str, on: bool) -> Patterns:
-        """Turn a pattern on or off."""
-        self._on[self._known(name)] = bool(on)
-        return self
-
-    def isPatternEnabled(self, name: str) -> bool:
-        """True if a pattern is on."""
-        return self._on[self._known(name)]
-
-    def enableRuntimeAsserts(self, on: bool) -> Patterns:
-        """Turn checks of patterns on or off."""
-        return self
-
-    def __getattr__(self, name: str) -> bool:
-        if name in _PATTERNS:
-            return self._on[name]
-        raise AttributeError(f"there is no pattern {name!r}")
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in _PATTERNS:
-            self._on[name] = bool(value)
-        else:
-            object.__setattr__(self, name, value)

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
-import onnx
-
 from abele.errors import InvalidOptionError
-from abele.frontends.onnx.notes import NOTES, notes_of
 from abele.frontends.popart.annotations import ReplicatedTensorSharding, TensorLocationSettings, TensorStorage
-from abele.frontends.popart.devices import DeviceInfo
-from abele.frontends.popart.errors import popart_exception
-from abele.frontends.popart.options import SessionOptions
-from abele.frontends.popart_enums import MeanReductionStrategy, RecomputationType, ReductionType, SyntheticDataMode
+from abele.frontends.popart.devices import DeviceInfo, SyncPattern
+from abele.frontends.popart.errors import as_poplar, popart_exception
+from abele.frontends.popart.options import AutomaticLossScalingSettings, SessionOptions
+from abele.frontends.popart_enums import (
+    GradientTensorTrackingMethod,
+    MeanReductionStrategy,
+    RecomputationType,
+    ReductionType,
+    SyntheticDataMode,
+)
+from abele.machine import System, systems
 from abele.network import Locations, MeanStrategy, PipelineSchedule, Schedule, TensorLocation
+from abele.network.automatic_scale import GradientTracking
 from abele.runtime.engine.options import read_options
 from abele.session import Settings
 
 _PODS = ("bow-2000", "bow-pod16", "bow-pod64", "bow-pod256", "bow-pod1024")
+_PRESETS = {"ipu1": ("c2",), "ipu21": ("c600",)}
 _PARTIALS = {"half": "f16", "float": "f32"}
 
 
@@ -34,43 +40,6 @@ def schedule_of(options: SessionOptions, b: int, a: int, r: int, *, training: bo
         io_tiles=options.numIOTiles,
         pipeline=PipelineSchedule.GROUPED if options.enablePipelining else PipelineSchedule.SEQUENTIAL,
     )
-
-
-def check_stages(proto: onnx.ModelProto, batches: int, options: SessionOptions, *, training: bool) -> None:
-    """Raise unless a model's nodes have stages of a pipeline, in an order that can run.
-
-    Raises:
-        popart_exception: Some nodes have none, one reads what a later stage makes, or a step has too few micro-batches.
-    """
-    nodes = [node for node in proto.graph.node if node.op_type != "Constant"]
-    found = [notes_of(node).get(NOTES["stage"]) for node in nodes]
-    given = [int(stage) for stage in found if stage is not None]
-    if given and len(given) < len(found):
-        missing = nodes[found.index(None)]
-        raise popart_exception(
-            "Only some ops have had their pipeline stage set.",
-            because=f"{missing.op_type} {', '.join(missing.output)} has none",
-            remedy="with builder.pipelineStage(number) around every operator",
-        )
-    stage_of: dict[str, int] = {}
-    for node, stage in zip(nodes, given, strict=False):
-        for name in node.input:
-            if stage_of.get(name, stage) > stage:
-                raise popart_exception(
-                    f"Tensor {name} is consumed in an earlier pipeline stage than it is produced",
-                    because=f"stage {stage_of[name]} makes it, stage {stage} reads it",
-                )
-        stage_of |= dict.fromkeys(node.output, stage)
-    stages = max(given, default=0) + 1
-    accumulates = training and options.enableGradientAccumulation
-    depth, what = (
-        (options.accumulationFactor, "gradient accumulation factor") if accumulates else (batches, "batchesPerStep")
-    )
-    if depth < stages:
-        raise popart_exception(
-            f"For pipelining, depth ({what}) must equal at least the number of pipeline stages ({stages})",
-            because=f"it is {depth}",
-        )
 
 
 def locations_of(options: SessionOptions) -> Locations:
@@ -98,11 +67,12 @@ def settings_of(options: SessionOptions, device: DeviceInfo, name: str) -> Setti
     """Settings of the session.
 
     Raises:
-        InvalidOptionError: A value that there is none of.
+        popart_exception: A value that there is none of.
+        poplar_exception: An option of the engine that there is none of.
     """
     partials = str(options.partialsTypeMatMuls).lower()
     if partials and partials not in _PARTIALS:
-        raise InvalidOptionError(f"partialsTypeMatMuls takes half and float, got {options.partialsTypeMatMuls!r}")
+        raise popart_exception(f"partialsTypeMatMuls takes half and float, got {options.partialsTypeMatMuls!r}")
     scaling = options.automaticLossScalingSettings
     more: dict[str, Any] = {}
     if scaling.enabled:
@@ -111,12 +81,21 @@ def settings_of(options: SessionOptions, device: DeviceInfo, name: str) -> Setti
             "loss_scale_edge": scaling.binEdgeLocation,
             "loss_scale_threshold": scaling.thresholdUpperCountProportion,
             "loss_scale_period": scaling.updatePeriod,
+            "loss_scale_tracking": _tracking(scaling).value,
+            "loss_scale_tensors": tuple(
+                name.removeprefix("Gradient___") for name in scaling.toTrackTensors or () if _is_user(scaling)
+            ),
         }
+    proportion = _proportion(options)
+    if proportion is not None:
+        more["memory_proportion"] = proportion
     recompute = options.autoRecomputation
     return Settings(
         system=_system(device, options),
         name=name,
         partials=_PARTIALS.get(partials, "f32"),
+        convolution_dithering=str(options.convolutionOptions.get("enableConvDithering", "")).lower() in ("1", "true"),
+        sync_pattern="full" if device.pattern == SyncPattern.Full else "single_pipeline",
         stable_norms=options.enableStableNorm,
         exceptions=options.enableFloatingPointChecks,
         stochastic_rounding=options.enableStochasticRounding,
@@ -129,17 +108,51 @@ def settings_of(options: SessionOptions, device: DeviceInfo, name: str) -> Setti
     )
 
 
+def _is_user(scaling: AutomaticLossScalingSettings) -> bool:
+    return _tracking(scaling) == GradientTracking.NAMED
+
+
+def _tracking(scaling: AutomaticLossScalingSettings) -> GradientTracking:
+    """Gradients that the automatic scale follows; names of some mean those alone."""
+    method = scaling.gradientTensorTrackingMethod
+    if scaling.toTrackTensors or method == GradientTensorTrackingMethod.GradientsOfUserSpecifiedTensors:
+        return GradientTracking.NAMED
+    if method == GradientTensorTrackingMethod.ConvAndMatmulGradients:
+        return GradientTracking.PRODUCTS
+    return GradientTracking.ALL
+
+
+def _proportion(options: SessionOptions) -> float | None:
+    """Share of a tile's memory of products and convolutions, where their options say one.
+
+    Raises:
+        popart_exception: They say two, or it is none.
+    """
+    name = "availableMemoryProportion"
+    given = {float(held[name]) for held in (options.convolutionOptions, options.matmulOptions) if name in held}
+    if len(given) > 1 or not all(0 < share <= 1 for share in given):
+        raise popart_exception(
+            f"{name} of matmulOptions and convolutionOptions is one number in (0, 1], got {sorted(given)}",
+            remedy="builder.setAvailableMemoryProportion(name, share) for single operators",
+        )
+    return next(iter(given), None)
+
+
 def _engine_options(options: SessionOptions) -> dict[str, Any]:
     """Options of the engine, checked: an unknown one is an error."""
-    read_options(options.engineOptions)
+    try:
+        read_options(options.engineOptions)
+    except InvalidOptionError as error:
+        raise as_poplar(error) from None
     return dict(options.engineOptions)
 
 
-def _system(device: DeviceInfo, options: SessionOptions) -> str | None:
-    """The smallest preset with as many IPUs; None for the usual one."""
-    from abele.machine import systems
-
+def _system(device: DeviceInfo, options: SessionOptions) -> System | str | None:
+    """The smallest preset with as many IPUs, of the device's version and tiles; None for the usual one."""
     needed = max(device.numIpus, options.replicas)
-    if needed <= systems.get(_PODS[0]).num_ipus:
-        return None
-    return next((name for name in _PODS if systems.get(name).num_ipus >= needed), _PODS[-1])
+    presets = (*_PRESETS.get(device.version, ()), *_PODS)
+    name = next((name for name in presets if systems.get(name).num_ipus >= needed), _PODS[-1])
+    whole = systems.get(name)
+    if device.tilesPerIPU and device.tilesPerIPU < whole.ipu.num_tiles:
+        return whole.evolve(ipu=whole.ipu.evolve(num_tiles=device.tilesPerIPU))
+    return None if name == _PODS[0] else name

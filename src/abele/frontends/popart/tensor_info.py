@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto
 
-_NAMES = {
-    "UINT8": TensorProto.UINT8,
-    "INT8": TensorProto.INT8,
-    "UINT16": TensorProto.UINT16,
-    "INT16": TensorProto.INT16,
-    "INT32": TensorProto.INT32,
-    "INT64": TensorProto.INT64,
-    "UINT32": TensorProto.UINT32,
-    "UINT64": TensorProto.UINT64,
-    "BOOL": TensorProto.BOOL,
-    "FLOAT": TensorProto.FLOAT,
-    "FLOAT16": TensorProto.FLOAT16,
-    "BFLOAT16": TensorProto.BFLOAT16,
-    "DOUBLE": TensorProto.DOUBLE,
-    "FLOAT8_143": TensorProto.FLOAT8E4M3FNUZ,
-    "FLOAT8_152": TensorProto.FLOAT8E5M2FNUZ,
-    "COMPLEX64": TensorProto.COMPLEX64,
-    "COMPLEX128": TensorProto.COMPLEX128,
-    "STRING": TensorProto.STRING,
-}
+
+class DataType(IntEnum):
+    """Types of tensors: PopART's names, ONNX's numbers."""
+
+    UNDEFINED = TensorProto.UNDEFINED
+    UINT8 = TensorProto.UINT8
+    INT8 = TensorProto.INT8
+    UINT16 = TensorProto.UINT16
+    INT16 = TensorProto.INT16
+    INT32 = TensorProto.INT32
+    INT64 = TensorProto.INT64
+    UINT32 = TensorProto.UINT32
+    UINT64 = TensorProto.UINT64
+    BOOL = TensorProto.BOOL
+    FLOAT = TensorProto.FLOAT
+    FLOAT16 = TensorProto.FLOAT16
+    BFLOAT16 = TensorProto.BFLOAT16
+    DOUBLE = TensorProto.DOUBLE
+    FLOAT8_143 = TensorProto.FLOAT8E4M3FNUZ
+    FLOAT8_152 = TensorProto.FLOAT8E5M2FNUZ
+    COMPLEX64 = TensorProto.COMPLEX64
+    COMPLEX128 = TensorProto.COMPLEX128
+    STRING = TensorProto.STRING
+
+
+_NAMES = {kind.name: int(kind) for kind in DataType if kind}
 """PopART's names of types, and ONNX's numbers of them."""
 _OF_NUMBER = {number: name for name, number in _NAMES.items()}
 
@@ -54,6 +61,12 @@ def name_of(code: int) -> str:
     return _OF_NUMBER[code]
 
 
+def lower_name(code: int) -> str:
+    """NumPy's spelling of a type by ONNX's number, such as ``float32``, as PopART has it in lower case."""
+    name = name_of(code)
+    return {"FLOAT": "float32", "DOUBLE": "float64"}.get(name, name.lower())
+
+
 class TensorInfo:
     """Type and shape of a tensor: ``TensorInfo("FLOAT", [1, 2])``, ``TensorInfo(np.float16, (3,))`` or of an array.
 
@@ -65,7 +78,7 @@ class TensorInfo:
         if shape is None and hasattr(data_type, "dtype") and hasattr(data_type, "shape"):
             data_type, shape = data_type.dtype, data_type.shape
         self._code = code_of(data_type)
-        self._shape = [n if isinstance(n, str) else int(n) for n in (shape or ())]
+        self._shape = [n if isinstance(n, str) else int(n) for n in (() if shape is None else shape)]
 
     @property
     def code(self) -> int:
@@ -81,8 +94,8 @@ class TensorInfo:
         return name_of(self._code)
 
     def data_type_lcase(self) -> str:
-        """PopART's name of the type in lower case."""
-        return self.data_type().lower()
+        """Name of the type as NumPy has it."""
+        return lower_name(self._code)
 
     def dataType(self) -> str:
         """PopART's name of the type."""

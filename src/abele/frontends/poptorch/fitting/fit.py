@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from abele.counts import is_whole
 from abele.errors import InvalidOptionError
 from abele.fitting import (
     FitSpace,
@@ -21,10 +20,12 @@ from abele.fitting import (
     Recomputation,
     Spreading,
     StatePlace,
+    check_counts,
     fit_network,
     fitted_card,
     fitted_dict,
     fitted_text,
+    sizes_around,
 )
 from abele.frontends.poptorch.capture import CapturedModel, capture
 from abele.frontends.poptorch.capture.capture import check_initialised
@@ -213,8 +214,6 @@ def _attribute(name: str) -> str:
 SplitPlan = Mapping[str, str | Style]
 """Styles of splitting layers, by name, as ``parallelize_module`` takes them."""
 Progress = Callable[[str, float], None]
-LARGEST = 6
-"""Largest number of times that the example's batch is doubled or halved."""
 
 
 @dataclass(frozen=True)
@@ -318,13 +317,13 @@ def fit(
     """
     if not isinstance(model, torch.nn.Module):
         raise ArgumentError(f"fit takes a torch.nn.Module, got {model!r}")
-    _check_counts(batch, micro_batches, check)
+    check_counts(batch, micro_batches, check)
     check_initialised(model)
     if optimizer is not None:
         check_parameters(optimizer, model)
     make = example_inputs if callable(example_inputs) else lambda size: resized(example_inputs, size)
     own = 1 if callable(example_inputs) else batch_of(example_inputs)
-    sizes = tuple(dict.fromkeys(micro_batches)) if micro_batches is not None else _sizes(own, batch)
+    sizes = tuple(dict.fromkeys(micro_batches)) if micro_batches is not None else sizes_around(own, batch)
     groups = _group_sizes(tensor_parallel, group_sizes)
     space = FitSpace(
         system=systems.resolve(system),
@@ -411,25 +410,6 @@ def recorded(model: torch.nn.Module, example: Any, *, training: bool) -> Capture
     args, kwargs = arguments(example)
     with _mode(model, training=training):
         return capture(model, args, kwargs, training=training)
-
-
-def _check_counts(batch: int | None, micro_batches: Sequence[int] | None, check: int) -> None:
-    counts = [("batch", batch)] if batch is not None else []
-    counts += [("micro_batches", size) for size in micro_batches or ()]
-    for name, count in counts:
-        if not is_whole(count) or count < 1:
-            raise InvalidOptionError(f"fit: {name} takes positive whole numbers, got {count!r}")
-    if micro_batches is not None and not micro_batches:
-        raise InvalidOptionError("fit: micro_batches is empty", remedy="leave it out, or name a size")
-    if not is_whole(check) or check < 0:
-        raise InvalidOptionError(f"fit: check is a number of plans, got {check!r}")
-
-
-def _sizes(own: int, batch: int | None) -> tuple[int, ...]:
-    """The example's batch with its halves and doubles, those that divide a fixed batch."""
-    halves = [own >> n for n in range(1, LARGEST + 1) if own % (1 << n) == 0]
-    found = [*reversed(halves), own, *(own << n for n in range(1, LARGEST + 1))]
-    return tuple(size for size in found if batch is None or batch % size == 0) or (own,)
 
 
 def _starts(model: torch.nn.Module) -> Iterator[str]:

@@ -10,13 +10,15 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypeVar
 
+import numpy as np
 import torch
 
 from abele.errors import AbeleError, nearest
+from abele.frontends.poptorch.capture.registry import element_type
 from abele.frontends.poptorch.errors import ArgumentError, Error
 from abele.frontends.poptorch.program.recording import isRunningOnIpu
 from abele.frontends.poptorch.values.tensors import from_array, to_array
-from abele.network.ops.own_op import OWN_OPS, OwnLowering, OwnOp
+from abele.network.ops.own_op import OWN_OPS, OwnLowering, OwnOp, OwnTypes, key_of
 
 
 class CustomOp:
@@ -80,10 +82,10 @@ def register_op(name: str, domain: str = "custom.ops", domain_version: int = 1) 
         for method in ("shapes", "lower"):
             if getattr(operation, method) is getattr(CustomOp, method):
                 raise ArgumentError(f"the operation {name!r} has no {method}()", remedy=f"write a static {method}()")
-        key = _key(name, domain, domain_version)
+        key = key_of(name, domain, domain_version)
         operation.op_name = key
         _OPS[key] = operation
-        OWN_OPS[key] = OwnOp(key, operation.lower, _evaluation(operation))
+        OWN_OPS[key] = OwnOp(key, operation.lower, _evaluation(operation), types=_types(operation))
         return operation
 
     return register
@@ -113,7 +115,7 @@ def custom_op(
     """
     if isinstance(inputs, torch.Tensor) or not isinstance(inputs, Sequence):
         raise ArgumentError("the inputs of poptorch.custom_op are a list of tensors")
-    key = _key(name, domain, domain_version)
+    key = key_of(name, domain, domain_version)
     if key not in _OPS:
         close = nearest(key, _OPS)
         raise Error(
@@ -131,10 +133,6 @@ def custom_op(
                 f"{example.dtype} of {list(example.shape)}"
             )
     return results
-
-
-def _key(name: str, domain: str, version: int) -> str:
-    return f"{domain}:{name}:{version}"
 
 
 def _checked_attributes(attributes: Any) -> dict[str, Any]:
@@ -236,6 +234,18 @@ def _(name: str, inputs: Sequence[torch.Tensor], attributes: str) -> list[torch.
             f"the shapes of {name} are {made!r}", remedy="give a tensor for each result, as torch.empty_like does"
         )
     return [torch.empty(t.shape, dtype=t.dtype, device=inputs[0].device if inputs else "cpu") for t in results]
+
+
+def _types(operation: type[CustomOp]) -> Callable[[OwnTypes, dict[str, Any]], OwnTypes]:
+    """Types of an operation's results in models of other front ends, by its PyTorch code."""
+
+    def types(given: OwnTypes, attributes: dict[str, Any]) -> OwnTypes:
+        inputs = [from_array(np.empty(shape, dtype.np)) for shape, dtype in given]
+        made = operation.shapes(*inputs, **attributes)
+        results = list(made) if isinstance(made, (tuple, list)) else [made]
+        return [(tuple(t.shape), element_type(t.dtype)) for t in results]
+
+    return types
 
 
 def _evaluation(operation: type[CustomOp]) -> Any:

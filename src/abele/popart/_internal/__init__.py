@@ -1,0 +1,1 @@
+"""``popart._internal``: the few private names that public programs read."""
