@@ -12,6 +12,7 @@ import torch.nn.functional as F  # noqa: N812
 
 from abele import popxl
 from abele.popxl import ops
+from frontends.popxl.popxl_kit import run, with_gradients
 
 _draw = np.random.default_rng(7)
 A, B = _draw.standard_normal((2, 3, 4)).astype(np.float32), _draw.standard_normal((2, 3, 4)).astype(np.float32)
@@ -23,20 +24,6 @@ LABELS = np.array([[1, 0, 3], [2, 2, 0]], np.int32)
 IMAGE, KERNEL = (_draw.standard_normal(s).astype(np.float32) for s in ((2, 4, 6, 5), (6, 2, 3, 3)))
 TURNED = _draw.standard_normal((4, 3, 2, 2)).astype(np.float32)
 BOOLS = A > 0
-
-
-def run(build: Callable[..., Any], *arrays: Any) -> list[Any]:
-    """Results of ops on variables."""
-    ir = popxl.Ir()
-    with ir.main_graph:
-        made = build(*[popxl.variable(a) for a in arrays])
-        made = [made] if isinstance(made, popxl.Tensor) else list(made)
-        streams = [popxl.d2h_stream(t.shape, t.dtype) for t in made]
-        for stream, tensor in zip(streams, made, strict=True):
-            ops.host_store(stream, tensor)
-    with popxl.Session(ir) as session:
-        results = session.run()
-    return [results[s] for s in streams]
 
 
 def _softmax_loss(x: Any, labels: Any, **options: Any) -> Any:
@@ -145,14 +132,7 @@ def test_op_and_its_gradient_equal_pytorch(case: Case) -> None:
     weight = torch.linspace(-1, 1, expected.numel()).reshape(expected.shape)
     wanted = torch.autograd.grad((expected * weight).sum(), leaves, allow_unused=True)
 
-    def both(*tensors: Any) -> list[Any]:
-        graph = popxl.gcg().ir.create_graph(lambda *inner: build(*inner), *tensors)
-        info = popxl.transforms.autodiff(graph)
-        call = ops.call_with_info(graph, *tensors)
-        seed = popxl.constant(weight.numpy())
-        return [call.outputs[0], *ops.call(info.graph, seed, inputs_dict=info.inputs_dict(call))]
-
-    made, *gradients = run(both, *arrays)
+    (made,), gradients = with_gradients(build, *arrays)
     np.testing.assert_allclose(made, expected.detach().numpy(), rtol=2e-5, atol=2e-5)
     for got, want, leaf in zip(gradients, wanted, leaves, strict=True):
         shown = torch.zeros_like(leaf) if want is None else want

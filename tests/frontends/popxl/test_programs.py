@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from abele import popxl
-from abele.errors import AbeleError, ElementRangeError, UnsupportedOpError
+from abele.errors import AbeleError, ElementRangeError
 from abele.frontends.popxl.errors import ElementTypesError
 from abele.popxl import ops
 
@@ -297,11 +297,10 @@ WRONG: list[tuple[str, type[Exception], str, Callable[[], Any]]] = [
         lambda ir, t: ops.host_store(popxl.d2h_stream((2,), popxl.float32), t))),
     ("constant", ValueError, "is a constant", _in_main(lambda ir, t: ops.add_(popxl.constant(X), t))),
     ("inner variable", ValueError, "main graph", _in_main(lambda ir, t: ir.create_graph(lambda: popxl.variable(1)))),
-    ("in place", UnsupportedOpError, "relu_", _in_main(
-        lambda ir, t: popxl.transforms.autodiff(ir.create_graph(lambda x: ops.relu_(x * 2), t)))),
-    ("two IPUs", ValueError, "one IPU", _in_main(lambda ir, t: t + t.copy_to_ipu(1))),
+    ("gradient of whole numbers", ValueError, "no floats", _in_main(
+        lambda ir, t: popxl.transforms.autodiff(g := ir.create_graph(lambda x: x > 0, t), g.outputs))),
+    ("two IPUs", ValueError, "one IPU", _in_main(lambda ir, t: ops.relu(t) + t.copy_to_ipu(1))),
     ("two Irs", RuntimeError, "another Ir", _in_main(lambda ir, t: popxl.Ir().main_graph.__enter__())),
-    ("replicas", UnsupportedOpError, "replicas", lambda: popxl.Ir(replication=2)),
     ("missing", ValueError, "Missing input", lambda: _run({})),
     ("unexpected", ValueError, "Unexpected input", lambda: _run({"x": GOOD, "extra": GOOD})),
     ("array", ValueError, r"is \(3,\)", lambda: _run({"x": np.zeros(3, np.float32)})),
@@ -317,3 +316,29 @@ def test_what_is_wrong_is_said(case: Any) -> None:
     with pytest.raises(kind, match=words) as caught:
         program()
     assert isinstance(caught.value, AbeleError)
+
+
+def test_a_graph_that_is_called_runs_on_the_ipu_of_its_ops() -> None:
+    ir = popxl.Ir()
+    with ir.main_graph:
+        w, total = popxl.variable(np.eye(3) * 2, popxl.float32), popxl.variable(np.zeros((2, 3)), popxl.float32)
+
+        def first(x: popxl.Tensor, w: popxl.Tensor) -> popxl.Tensor:
+            return ops.relu(x @ w)
+
+        def second(h: popxl.Tensor, total: popxl.TensorByRef) -> popxl.Tensor:
+            return ops.add_(total, h * h)
+
+        spec = popxl.TensorSpec((2, 3), popxl.float32)
+        with popxl.ipu(0):
+            (h,) = ops.call(ir.create_graph(first, spec, w), popxl.constant(X), w)
+            there = h.copy_to_ipu(1)
+        with popxl.ipu(1):
+            graph = ir.create_graph(second, spec, total)
+            for _ in range(2):
+                ops.call(graph, there, total)
+        assert graph.ipus == {1}
+    with popxl.Session(ir) as session:
+        assert session.network.num_ipus == 2
+        session.run()
+    np.testing.assert_allclose(session.get_tensor_data(total), 2 * (2 * X) ** 2)

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
+
 import numpy as np
 
 from abele.arrays import Array
-from abele.frontends.popxl import dtypes, errors, ops, transforms
+from abele.errors import nearest
+from abele.frontends.popxl import context, dtypes, errors, fp8_utils, ops, streams, tensor, transforms, utils
 from abele.frontends.popxl.dtypes import (
     bool,
+    complex64,
+    complex128,
     double,
     dtype,
     float,
+    float8_143,
+    float8_152,
     float16,
     float32,
     float64,
@@ -26,8 +34,6 @@ from abele.frontends.popxl.dtypes import (
 )
 from abele.frontends.popxl.graph import (
     Graph,
-    Ir,
-    Module,
     gcg,
     get_current_graph,
     get_ir,
@@ -41,7 +47,22 @@ from abele.frontends.popxl.graph import (
     ipu,
     name_scope,
 )
+from abele.frontends.popxl.ir import Ir, Module
+from abele.frontends.popxl.locations import (
+    ExecutionContext,
+    ReplicatedTensorSharding,
+    TensorLocation,
+    TensorStorage,
+    TileSet,
+)
+from abele.frontends.popxl.remote import RemoteBuffer, remote_buffer, remote_variable
+from abele.frontends.popxl.replicas import ReplicaGrouping
 from abele.frontends.popxl.session import Session
+from abele.frontends.popxl.sharding import (
+    remote_replica_sharded_variable,
+    replica_sharded_buffer,
+    replica_sharded_variable,
+)
 from abele.frontends.popxl.streams import DeviceToHostStream, HostToDeviceStream, d2h_stream, h2d_stream
 from abele.frontends.popxl.tensors import Constant, Tensor, TensorByRef, TensorSpec, Variable, constant, variable
 
@@ -60,17 +81,27 @@ def create_seeds(
 __all__ = [
     "Constant",
     "DeviceToHostStream",
+    "ExecutionContext",
     "Graph",
     "HostToDeviceStream",
     "Ir",
     "Module",
+    "RemoteBuffer",
+    "ReplicaGrouping",
+    "ReplicatedTensorSharding",
     "Session",
     "Tensor",
     "TensorByRef",
+    "TensorLocation",
     "TensorSpec",
+    "TensorStorage",
+    "TileSet",
     "Variable",
     "bool",
+    "complex64",
+    "complex128",
     "constant",
+    "context",
     "create_seeds",
     "d2h_stream",
     "double",
@@ -78,9 +109,12 @@ __all__ = [
     "dtypes",
     "errors",
     "float",
+    "float8_143",
+    "float8_152",
     "float16",
     "float32",
     "float64",
+    "fp8_utils",
     "gcg",
     "get_current_graph",
     "get_ir",
@@ -100,10 +134,29 @@ __all__ = [
     "ipu",
     "name_scope",
     "ops",
+    "remote_buffer",
+    "remote_replica_sharded_variable",
+    "remote_variable",
+    "replica_sharded_buffer",
+    "replica_sharded_variable",
+    "streams",
+    "tensor",
     "transforms",
     "uint8",
     "uint16",
     "uint32",
     "uint64",
+    "utils",
     "variable",
 ]
+
+
+_RENAMED = {"ir": "graph", "module": "graph", "replica_grouping": "replicas", "tensor_location": "locations"}
+"""Modules of PopXL whose names are others here."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _RENAMED:
+        return import_module(f"{__name__}.{_RENAMED[name]}")
+    close = nearest(name, __all__)
+    raise AttributeError(f"popxl has no {name!r}" + (f"; {close!r} is near" if close else ""))

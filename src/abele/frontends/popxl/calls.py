@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from abele.errors import UnsupportedOpError
 from abele.frontends.popxl.errors import GraphArgumentError, GraphTypeError
 from abele.frontends.popxl.graph import Graph, get_current_graph
@@ -26,6 +28,9 @@ class FunctionCall:
         count: Trips of a loop.
         condition: Chooser of the graph, for ``If``.
         modified: Numbers of inputs whose changes the caller sees, beside those by reference.
+        num_results: Outputs that it was made with; later ones are what gradients read of its graphs.
+        kept: For each later output its graph's number, and the number of that graph's output. Of a loop it has a row
+            for each trip; of ``If`` it is zero where the other graph ran.
     """
 
     kind: str
@@ -35,6 +40,10 @@ class FunctionCall:
     count: int = 1
     condition: Tensor | None = None
     modified: set[int] = field(default_factory=set)
+    kept: list[tuple[int, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.num_results = len(self.outputs)
 
     def opType(self) -> str:
         """Its kind."""
@@ -45,9 +54,19 @@ class FunctionCall:
         return f"{self.kind}({self.graphs[0].name})"
 
     def extend(self, parent: Graph) -> None:
-        """Give it the outputs that its graph was given since."""
-        for tensor in self.graphs[0].outputs[len(self.outputs) :]:
-            self.outputs.append(Tensor(parent, tensor.name, tensor.shape, tensor.dtype, ipu=tensor.ipu))
+        """Give a call the outputs that its graph was given since; loops and choices get those that are asked for."""
+        if self.kind == "Call":
+            for number in range(len(self.outputs), len(self.graphs[0].outputs)):
+                self.keep(parent, 0, number)
+
+    def keep(self, parent: Graph, graph: int, number: int) -> Tensor:
+        """Its output for an output that one of its graphs has beyond its results."""
+        if (graph, number) not in self.kept:
+            tensor = self.graphs[graph].outputs[number]
+            shape = (self.count, *tensor.shape) if self.kind == "Loop" else tensor.shape
+            self.kept.append((graph, number))
+            self.outputs += _made(parent, [tensor], shape)
+        return self.outputs[self.num_results + self.kept.index((graph, number))]
 
 
 class CallSiteInfo:
@@ -87,19 +106,19 @@ class CallSiteInfo:
 
     def graph_to_parent_input_index(self, idx: int) -> int:
         """Number of the argument for an input."""
-        return idx
+        return range(len(self.called_graph.inputs))[idx]
 
     def parent_to_graph_input_index(self, idx: int) -> int:
         """Number of the input of an argument."""
-        return idx
+        return range(len(self.inputs))[idx]
 
     def graph_to_parent_output_index(self, idx: int) -> int:
         """Number of the result of an output."""
-        return idx
+        return range(len(self.called_graph.outputs))[idx]
 
     def parent_to_graph_output_index(self, idx: int) -> int:
         """Number of the output of a result."""
-        return idx
+        return range(len(self.outputs))[idx]
 
     def graph_to_parent(self, graph_tensor: Tensor) -> Tensor:
         """The caller's tensor for an input or output of the graph.
@@ -110,7 +129,7 @@ class CallSiteInfo:
         graph = self.called_graph
         self.operation.extend(self.parent)
         for inside, outside in ((graph.inputs, self.inputs), (graph.outputs, self.outputs)):
-            if graph_tensor in inside:
+            if graph_tensor in inside and inside.index(graph_tensor) < len(outside):
                 return outside[inside.index(graph_tensor)]
         raise GraphArgumentError(f"{graph_tensor!r} is not an input or output of {graph.name!r}")
 
@@ -122,7 +141,7 @@ class CallSiteInfo:
         """
         graph = self.called_graph
         for inside, outside in ((graph.inputs, self.inputs), (graph.outputs, self.outputs)):
-            if parent_tensor in outside:
+            if parent_tensor in outside and outside.index(parent_tensor) < len(inside):
                 return inside[outside.index(parent_tensor)]
         raise GraphArgumentError(f"{parent_tensor!r} is not an input or output of the call of {graph.name!r}")
 
@@ -135,6 +154,89 @@ class CallSiteInfo:
         if parent_tensor not in self.inputs:
             raise GraphArgumentError(f"{parent_tensor!r} is not an input of the call of {self.called_graph.name!r}")
         self.operation.modified.add(self.inputs.index(parent_tensor))
+
+
+class ConditionalSiteInfo(CallSiteInfo):
+    """Arguments and results of a choice between two graphs.
+
+    Its inputs are the condition, then the arguments of both graphs.
+    """
+
+    @property
+    def called_graphs(self) -> tuple[Graph, Graph]:
+        """Both graphs."""
+        return self.then_graph, self.else_graph
+
+    @property
+    def then_graph(self) -> Graph:
+        """The graph that runs if the condition holds."""
+        return self.operation.graphs[0]
+
+    @property
+    def else_graph(self) -> Graph:
+        """The graph that runs if it does not."""
+        return self.operation.graphs[1]
+
+    @property
+    def condition(self) -> Tensor:
+        """The bool that chooses."""
+        assert self.operation.condition is not None
+        return self.operation.condition
+
+    @property
+    def then_inputs(self) -> tuple[Tensor, ...]:
+        """Arguments of the first graph."""
+        return tuple(self.operation.inputs[0])
+
+    @property
+    def else_inputs(self) -> tuple[Tensor, ...]:
+        """Arguments of the second graph."""
+        return tuple(self.operation.inputs[1])
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """The condition, then the arguments of both graphs."""
+        return (self.condition, *self.then_inputs, *self.else_inputs)
+
+    def _pairs(self) -> list[tuple[Tensor, Tensor]]:
+        """Inputs and outputs of both graphs beside the caller's tensors."""
+        sides = zip(self.called_graphs, (self.then_inputs, self.else_inputs), strict=True)
+        return [
+            pair
+            for graph, given in sides
+            for pair in (*zip(graph.inputs, given, strict=False), *zip(graph.outputs, self.outputs, strict=False))
+        ]
+
+    def graph_to_parent(self, graph_tensor: Tensor) -> Tensor:
+        """The caller's tensor for an input or output of one of the graphs.
+
+        Raises:
+            GraphArgumentError: It is neither.
+        """
+        for inside, outside in self._pairs():
+            if inside == graph_tensor:
+                return outside
+        names = " and ".join(repr(g.name) for g in self.called_graphs)
+        raise GraphArgumentError(f"{graph_tensor!r} is not an input or output of {names}")
+
+    def parent_to_graph(self, parent_tensor: Tensor) -> Tensor:
+        """The first input or output of the graphs that a tensor of the caller is.
+
+        Raises:
+            GraphArgumentError: The choice has it as neither.
+        """
+        for inside, outside in self._pairs():
+            if outside == parent_tensor:
+                return inside
+        raise GraphArgumentError(f"{parent_tensor!r} is not an input or output of the choice")
+
+    def set_parent_input_modified(self, parent_tensor: Tensor, infer_modified_regions: bool = False) -> None:
+        """Nothing here: what a choice does to its arguments stays inside.
+
+        Raises:
+            UnsupportedOpError: Always.
+        """
+        raise UnsupportedOpError(f"changes of {parent_tensor!r} by a conditional", remedy="make it an output")
 
 
 def _flat(inputs: Sequence[Any]) -> list[Any]:
@@ -153,6 +255,8 @@ def arguments(graph: Graph, inputs: Sequence[Any], inputs_dict: InputsByTensor |
     parent, named = get_current_graph(), dict(inputs_dict or {})
     if graph.ir != parent.ir:
         raise GraphArgumentError(f"the graph {graph.name!r} is of another Ir")
+    if parent in graph.reached:
+        raise GraphArgumentError(f"{graph.name!r} cannot be called in {parent.name!r}, which it calls or is")
     given = _flat(inputs)
     if len(given) > len(graph.inputs):
         raise GraphArgumentError(f"Too many inputs: {graph.name!r} takes {len(graph.inputs)}, got {len(given)}")
@@ -188,8 +292,12 @@ def _constant_like(tensor: Tensor, value: Any) -> Tensor:
     return constant(value, tensor.dtype)
 
 
-def _made(graph: Graph, outputs: Sequence[Tensor]) -> list[Tensor]:
-    return [Tensor(graph, t.name, t.shape, t.dtype, ipu=t.ipu) for t in outputs]
+def _made(graph: Graph, outputs: Sequence[Tensor], shape: tuple[int, ...] | None = None) -> list[Tensor]:
+    """New tensors of a graph like others, or of another shape."""
+    return [
+        Tensor(graph, t.name, t.shape if shape is None else shape, t.dtype, ipu=t.ipu, meta_shape=t.meta_shape)
+        for t in outputs
+    ]
 
 
 def call_with_info(
@@ -215,6 +323,8 @@ def repeat_with_info(
     check_inputs: bool = True,
 ) -> CallSiteInfo:
     """A loop over a graph; see :func:`repeat`."""
+    if isinstance(repeat_count, bool) or not isinstance(repeat_count, int | np.integer):
+        raise GraphTypeError(f"Repeat trip count must be a whole number, not {repeat_count!r}")
     if repeat_count < 0:
         raise GraphArgumentError(f"Repeat trip count must be >= 0, got {repeat_count}")
     parent, given = get_current_graph(), arguments(graph, inputs, inputs_dict)
@@ -241,11 +351,11 @@ def conditional_with_info(
     cond: Tensor,
     then_branch: Graph,
     else_branch: Graph,
-    then_inputs: Sequence[Any] = (),
-    else_inputs: Sequence[Any] = (),
+    then_inputs: Sequence[Any] | None = None,
+    else_inputs: Sequence[Any] | None = None,
     then_inputs_dict: InputsByTensor | None = None,
     else_inputs_dict: InputsByTensor | None = None,
-) -> CallSiteInfo:
+) -> ConditionalSiteInfo:
     """A choice between two graphs; see :func:`conditional`."""
     parent = get_current_graph()
     parent.check_here(cond, "cond")
@@ -257,19 +367,22 @@ def conditional_with_info(
     types = [[(t.shape, t.dtype.name) for t in g.outputs] for g in (then_branch, else_branch)]
     if types[0] != types[1]:
         raise GraphArgumentError(f"The branches have different outputs: {types[0]} and {types[1]}")
-    given = arguments(then_branch, then_inputs, then_inputs_dict), arguments(else_branch, else_inputs, else_inputs_dict)
+    given = (
+        arguments(then_branch, then_inputs or (), then_inputs_dict),
+        arguments(else_branch, else_inputs or (), else_inputs_dict),
+    )
     made = _made(parent, then_branch.outputs)
     operation = FunctionCall("If", (then_branch, else_branch), given, made, condition=cond)
     parent.add(operation)
-    return CallSiteInfo(operation, parent)
+    return ConditionalSiteInfo(operation, parent)
 
 
 def conditional(
     cond: Tensor,
     then_branch: Graph,
     else_branch: Graph,
-    then_inputs: Sequence[Any] = (),
-    else_inputs: Sequence[Any] = (),
+    then_inputs: Sequence[Any] | None = None,
+    else_inputs: Sequence[Any] | None = None,
     then_inputs_dict: InputsByTensor | None = None,
     else_inputs_dict: InputsByTensor | None = None,
 ) -> tuple[Tensor, ...]:

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from abele.errors import UnsupportedOpError
-from abele.frontends.popxl.errors import GraphTypeError
-from abele.numerics import ElementType, bool_, f16, f32, i8, i16, i32, u8, u16, u32
+from abele.arrays import Array
+from abele.errors import UnsupportedOpError, nearest
+from abele.frontends.popxl.errors import GraphArgumentError, UnknownTypeError
+from abele.numerics import ElementType, bool_, f8_143, f8_152, f16, f32, i8, i16, i32, u8, u16, u32
 
 
 class dtype:  # noqa: N801
@@ -32,12 +33,17 @@ class dtype:  # noqa: N801
     @property
     def is_floating_point(self) -> builtins.bool:
         """True for floats."""
-        return self._host.kind == "f"
+        return self._host.kind == "f" or self.is_float8
+
+    @property
+    def is_float8(self) -> builtins.bool:
+        """True for floats of 8 bits, whose arrays have one field of their codes."""
+        return self._element is not None and self._element.is_quarter
 
     @property
     def is_signed(self) -> builtins.bool:
         """True if there are negative numbers."""
-        return self._host.kind in "ifc"
+        return self._host.kind in "ifc" or self.is_float8
 
     @property
     def is_complex(self) -> builtins.bool:
@@ -57,7 +63,30 @@ class dtype:  # noqa: N801
         """PyTorch's type."""
         import torch
 
-        return getattr(torch, self._host.name)
+        return getattr(torch, _TORCH.get(self.name, self._host.name))
+
+    def device_array(self, data: Array) -> Array:
+        """An array of the host in the type of the device; the array itself where it has that type."""
+        if self.is_float8:
+            return np.ascontiguousarray(data).view(np.uint8).view(self.element.np).reshape(np.shape(data))
+        return data.astype(self.element.np, copy=False)
+
+    def host_array(self, data: Array) -> Array:
+        """An array of the device in the type of the host."""
+        if self.is_float8:
+            codes = np.ascontiguousarray(np.asarray(data).astype(self.element.np, copy=False))
+            return codes.view(np.uint8).view(self._host).reshape(np.shape(data))
+        return np.array(data, dtype=self._host)
+
+    @staticmethod
+    def as_dtype(given: Any) -> dtype:
+        """The type that NumPy, PyTorch, Python or a name means, or that an array has."""
+        return as_dtype(given)
+
+    @staticmethod
+    def from_name(name: str) -> dtype:
+        """The type of a name."""
+        return from_name(name)
 
     @property
     def element(self) -> ElementType:
@@ -79,9 +108,13 @@ int8, int16, int32 = dtype("int8", np.int8, i8), dtype("int16", np.int16, i16), 
 uint8, uint16, uint32 = dtype("uint8", np.uint8, u8), dtype("uint16", np.uint16, u16), dtype("uint32", np.uint32, u32)
 int64, uint64 = dtype("int64", np.int64, i32), dtype("uint64", np.uint64, u32)
 float16, float32 = dtype("float16", np.float16, f16), dtype("float32", np.float32, f32)
+float8_143, float8_152 = dtype("float8_143", [("f143", "u1")], f8_143), dtype("float8_152", [("f152", "u1")], f8_152)
 float64 = dtype("float64", np.float64, None)
 complex64, complex128 = dtype("complex64", np.complex64, None), dtype("complex128", np.complex128, None)
 half, float, double = float16, float32, float64
+
+np_dtype_float8_143, np_dtype_float8_152 = float8_143.as_numpy(), float8_152.as_numpy()
+"""NumPy's types of arrays of 8-bit floats: one field of their codes."""
 
 _ALL = (
     bool,
@@ -93,14 +126,19 @@ _ALL = (
     uint16,
     uint32,
     uint64,
+    float8_143,
+    float8_152,
     float16,
     float32,
     float64,
     complex64,
     complex128,
 )
+_TORCH = {"float8_143": "float8_e4m3fnuz", "float8_152": "float8_e5m2fnuz"}
 _BY_NAME = {t.name: t for t in _ALL} | {"half": float16, "float": float32, "double": float64}
 _OF_ELEMENT = {t.element: t for t in _ALL if t._element is not None and t not in (int64, uint64)}
+_BY_NAME |= {_TORCH[t.name]: t for t in (float8_143, float8_152)}
+_OF_FIELDS = {t._host.names: t for t in (float8_143, float8_152)}
 _PYTHON = {"bool": bool, "int": int64, "float": float32}
 
 
@@ -111,9 +149,7 @@ def from_name(name: str) -> dtype:
         GraphArgumentError: There is none.
     """
     if name not in _BY_NAME:
-        from abele.frontends.popxl.errors import GraphArgumentError
-
-        raise GraphArgumentError(f"There is not a `popxl.dtype` with the name `{name}`")
+        raise GraphArgumentError(f"There is not a `popxl.dtype` with the name `{name}`", remedy=nearest(name, _BY_NAME))
     return _BY_NAME[name]
 
 
@@ -126,19 +162,25 @@ def as_dtype(given: Any) -> dtype:
     """The type that NumPy, PyTorch, Python or a name means, or that an array has.
 
     Raises:
-        GraphTypeError: It means none.
+        UnknownTypeError: It means none.
     """
     if isinstance(given, dtype):
         return given
     if isinstance(given, type) and given.__name__ in _PYTHON and given.__module__ == "builtins":
         return _PYTHON[given.__name__]
+    fields = getattr(getattr(given, "dtype", given), "names", None)
+    if fields in _OF_FIELDS:
+        return _OF_FIELDS[fields]
     name = given if isinstance(given, str) else str(getattr(given, "dtype", given)).removeprefix("torch.")
     if name in _BY_NAME:
         return _BY_NAME[name]
     try:
-        return _BY_NAME[np.dtype(given).name]
+        return _BY_NAME[np.dtype(given).name if given is not None else "None"]
     except (TypeError, KeyError):
-        raise GraphTypeError(f"There is not a `popxl.dtype` for {given!r}") from None
+        raise UnknownTypeError(
+            f"There is not a `popxl.dtype` that is compatible with value `{given!r}`",
+            remedy=f"one of {', '.join(t.name for t in _ALL)}",
+        ) from None
 
 
 def narrowed(kind: dtype) -> dtype:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abele.errors import AbeleError
+from abele.frontends.popart_errors import popart_exception
 
 
 class UndefinedValue(AbeleError, RuntimeError):  # noqa: N818
@@ -17,12 +18,34 @@ class GraphTypeError(AbeleError, TypeError):
     """An argument of another kind than an op, a graph or a stream takes."""
 
 
-class ElementTypesError(AbeleError):
-    """Operands whose element types differ: PopXL promotes none."""
+class UnknownTypeError(GraphTypeError, ValueError):
+    """Something that means no element type."""
+
+
+class ElementTypesError(popart_exception):
+    """Operands of different element types, or of types that an op does not take: PopXL promotes none."""
+
+
+class OperandError(popart_exception, ValueError):
+    """Operands whose shapes an op does not take."""
+
+
+class ConstructionError(AbeleError, RuntimeError, TypeError):
+    """A class of popxl called by itself, whose objects functions make."""
 
 
 class ContextError(AbeleError, RuntimeError):
     """Something done with no graph selected, with a graph of another Ir, or after a session was made."""
 
 
-__all__ = ["ContextError", "ElementTypesError", "GraphArgumentError", "GraphTypeError", "UndefinedValue"]
+__all__ = [
+    "ConstructionError",
+    "ContextError",
+    "ElementTypesError",
+    "GraphArgumentError",
+    "GraphTypeError",
+    "OperandError",
+    "UndefinedValue",
+    "UnknownTypeError",
+    "popart_exception",
+]

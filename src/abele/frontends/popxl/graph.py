@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from threading import local
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from abele.errors import NetworkError
 from abele.frontends.popxl.dtypes import as_dtype, dtype, of_element
-from abele.frontends.popxl.errors import ContextError, GraphArgumentError, GraphTypeError
-from abele.frontends.popxl.tensors import Alias, Constant, Tensor, TensorByRef, TensorSpec, Variable
+from abele.frontends.popxl.errors import (
+    ConstructionError,
+    ContextError,
+    GraphArgumentError,
+    GraphTypeError,
+    OperandError,
+)
+from abele.frontends.popxl.operations import GraphOperation, Meaning
+from abele.frontends.popxl.tensors import Alias, Constant, Tensor, Variable
 from abele.graph.debug import DebugRecord, caller
 from abele.network import BlockBuilder, NetworkBuilder, Value
 from abele.network.ir import OpBlock, needed
@@ -21,11 +27,7 @@ from abele.network.ir.value import Place
 from abele.network.ops import build
 
 if TYPE_CHECKING:
-    from abele.frontends.popxl.streams import DeviceToHostStream, HostToDeviceStream
-
-Meaning = Callable[..., Value | Sequence[Value]]
-"""Function that appends what an op computes: it takes a builder and the values of the inputs."""
-
+    from abele.frontends.popxl.ir import Ir
 # --- where ops go -----------------------------------------------------------------------------------------------------
 
 
@@ -63,6 +65,11 @@ def get_ir() -> Ir:
 
 
 gcg, gmg, gir = get_current_graph, get_main_graph, get_ir
+
+
+def current_ipu() -> int:
+    """The IPU that ops made now run on."""
+    return _current.ipu
 
 
 @contextmanager
@@ -103,72 +110,25 @@ def io_tiles() -> Iterator[None]:
     yield
 
 
-# --- ops --------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(eq=False)
-class GraphOperation:
-    """An op of a graph, by what it computes.
-
-    Attributes:
-        kind: Its name.
-        inputs: Tensors that it reads, each once.
-        outputs: Tensors that it makes.
-        block: Its meaning: the values of outputs, then those that changed inputs have afterwards.
-        modifies: Numbers of the inputs that it changes.
-        origin: Name and place in the program.
-        place: IPU that it runs on.
-        is_view: True if the output shows the input's elements.
-    """
-
-    kind: str
-    inputs: tuple[Tensor, ...]
-    outputs: list[Tensor]
-    block: OpBlock
-    modifies: tuple[int, ...]
-    origin: DebugRecord
-    place: Place
-    is_view: bool = False
-
-    def opType(self) -> str:
-        """Its kind."""
-        return self.kind
-
-    def name(self) -> str:
-        """Scope and kind."""
-        return self.origin.text or self.kind
-
-
-@dataclass(eq=False)
-class HostLoad:
-    """A read of the next entry of a stream."""
-
-    stream: HostToDeviceStream
-    output: Tensor
-
-    kind: ClassVar = "HostLoad"
-
-
-@dataclass(eq=False)
-class HostStore:
-    """A write of the next entry of a stream."""
-
-    stream: DeviceToHostStream
-    tensor: Tensor
-
-    kind: ClassVar = "HostStore"
-
-
-AnyOperation = "GraphOperation | HostLoad | HostStore | FunctionCall"
-
-
 def block_of(meaning: Meaning, inputs: Sequence[Tensor]) -> OpBlock:
     """The meaning of an op for inputs of these types, as a block."""
     net = NetworkBuilder()
     values = [net.input(t.shape, t.dtype.element, t.name) for t in inputs]
-    made = meaning(net, *values)
+    with net.at(place=Place(ipu=_current.ipu)):
+        made = meaning(net, *values)
     results = [net.read(v) for v in ([made] if isinstance(made, Value) else made)]
     return OpBlock(tuple(values), tuple(needed(net.ops, results)), tuple(results))
+
+
+class PrivateGraph:
+    """A graph as PopART's own programs see it."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+
+    def getOps(self) -> list[Any]:
+        """Its ops in order, with ``opType()`` and ``name()``."""
+        return list(self._graph.operations)
 
 
 class Graph:
@@ -180,6 +140,18 @@ class Graph:
         inputs: Tensors that enter.
         outputs: Tensors that leave.
     """
+
+    def __new__(cls, *arguments: Any, **options: Any) -> Self:
+        """An object for functions of popxl: programs do not call the class.
+
+        Raises:
+            ConstructionError: There are no arguments.
+        """
+        if not (arguments or options):
+            raise ConstructionError(
+                "popxl.Graph cannot be constructed directly.", remedy="ir.create_graph or ir.create_empty_graph"
+            )
+        return super().__new__(cls)
 
     def __init__(self, ir: Ir, name: str) -> None:
         self.ir, self.name = ir, name
@@ -247,6 +219,23 @@ class Graph:
         return tuple(t for t in self.tensors if isinstance(t, Constant))
 
     @property
+    def ipus(self) -> set[int]:
+        """IPUs of its ops, and of ops of the graphs called."""
+        own = {op.place.ipu for op in self.operations if getattr(op, "place", None) is not None}
+        return own.union(*(g.ipus for g in self.called_graphs))
+
+    @property
+    def reached(self) -> set[Graph]:
+        """It, and the graphs that its ops and those of called graphs call."""
+        found, waiting = set[Graph](), [self]
+        while waiting:
+            graph = waiting.pop()
+            if graph not in found:
+                found.add(graph)
+                waiting += graph.called_graphs
+        return found
+
+    @property
     def called_graphs(self) -> tuple[Graph, ...]:
         """Graphs that its ops call."""
         found = [g for op in self.operations for g in getattr(op, "graphs", ())]
@@ -264,6 +253,10 @@ class Graph:
 
     def __contains__(self, tensor: object) -> bool:
         return isinstance(tensor, Tensor) and tensor.graph is self
+
+    @property
+    def _pb_graph(self) -> PrivateGraph:
+        return PrivateGraph(self)
 
     def register_op_created_hook(self, fn: Callable[[Any], None]) -> int:
         """Call a function with each op that is made from now on; returns the number of the hook."""
@@ -286,6 +279,10 @@ class Graph:
         tensor.id = found
         self._tensors[found] = tensor
 
+    def disown(self, tensor: Tensor) -> None:
+        """Forget a tensor, which another graph is to have."""
+        self._tensors.pop(tensor.id, None)
+
     def add(self, operation: Any) -> None:
         """Append an op."""
         if self.ir.is_frozen:
@@ -303,6 +300,8 @@ class Graph:
         modifies: Sequence[int] = (),
         name: str | None = None,
         kinds: Sequence[dtype] | None = None,
+        ipus: Sequence[int] | None = None,
+        backward: Meaning | None = None,
     ) -> tuple[Tensor, ...]:
         """Append an op, and give what it makes.
 
@@ -313,18 +312,35 @@ class Graph:
             modifies: Numbers of inputs that it changes: their values are the last results of ``meaning``.
             name: Name of the outputs.
             kinds: Types of the outputs on the host, where they are not those of the device.
+            ipus: IPUs of the outputs, where they are several.
+            backward: Gradients of the inputs from those of the outputs, in place of the meaning's derivative.
         """
         for number, tensor in enumerate(inputs):
             self.check_here(tensor, f"number {number}")
-        place = Place(ipu=_current.ipu)
-        block = block_of(meaning, inputs)
+        origin, place = here(kind)
+        try:
+            block = block_of(meaning, inputs)
+        except NetworkError as error:
+            shown = ", ".join(f"{t.id!r} {t.dtype.name}{list(t.shape)}" for t in inputs)
+            raise OperandError(f"{kind}: {error.message}", because=shown, remedy=error.remedy) from None
         count = len(block.results) - len(modifies)
+        parts = {t.shape: t.meta_shape for t in inputs if t.meta_shape}
         outputs = [
-            Tensor(self, name or f"{kind}_out", v.shape, kinds[n] if kinds else of_element(v.dtype), ipu=_current.ipu)
+            Tensor(
+                self,
+                name or f"{kind}_out",
+                v.shape,
+                kinds[n] if kinds else of_element(v.dtype),
+                ipu=ipus[n] if ipus else _current.ipu,
+                meta_shape=parts.get(v.shape, ()),
+            )
             for n, v in enumerate(block.results[:count])
         ]
+        back = block_of(backward, outputs) if backward is not None else None
         self.add(
-            GraphOperation(kind, tuple(inputs), outputs, block, tuple(modifies), origin=_origin(kind), place=place)
+            GraphOperation(
+                kind, tuple(inputs), outputs, block, tuple(modifies), origin=origin, place=place, backward=back
+            )
         )
         return tuple(outputs)
 
@@ -344,20 +360,21 @@ class Graph:
             return build.cast(net, made, kept)
 
         self.emit(kind, changed, inputs, modifies=(0,), name=name)
-        return Tensor(self, name or f"{kind}_out", target.shape, target.dtype, ipu=target.ipu, alias=Alias(target))
+        made = Tensor(self, name or f"{kind}_out", target.shape, target.dtype, ipu=target.ipu, alias=Alias(target))
+        made.meta_shape = target.meta_shape
+        return made
 
-    def view(self, kind: str, read: Meaning, write: Meaning, base: Tensor, name: str | None = None) -> Tensor:
-        """Append a view of a tensor: writes through it change the tensor.
+    def view(self, kind: str, read: Meaning, write: Meaning, *bases: Tensor) -> Tensor:
+        """Append a view of tensors: writes through it change them.
 
         Args:
             kind: Name of the op.
-            read: The view's value, of the tensor's.
-            write: The tensor's value, of it and of a new value of the view.
-            base: The tensor.
-            name: Name of the view.
+            read: The view's value, of the tensors'.
+            write: The tensors' values, of them and of a new value of the view.
+            *bases: The tensors.
         """
-        (made,) = self.emit(kind, read, [base], name=name)
-        made.alias = Alias(base, block_of(read, [base]), block_of(write, [base, made]))
+        (made,) = self.emit(kind, read, bases)
+        made.alias = Alias(bases[0], block_of(read, bases), block_of(write, [*bases, made]), tuple(bases[1:]))
         operation = self.operations[-1]
         operation.is_view = True
         return made
@@ -374,190 +391,14 @@ class Graph:
                 f"ops go to {self.name!r}",
                 remedy="hand it to the graph as an input",
             )
+        tensor.check_usable()
 
 
-def _origin(kind: str) -> DebugRecord:
+def here(kind: str) -> tuple[DebugRecord, Place]:
+    """Line of the program and IPU of an op that is made now."""
     file, line = caller()
-    return DebugRecord(kind, file=file, line=line, text="/".join((*_current.scopes, kind)) if _current.scopes else "")
-
-
-# --- Ir ---------------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class IrOptions:
-    """Options that programs set of an Ir.
-
-    Attributes:
-        partialsTypeMatMuls: Type in which products keep partial sums.
-        numIOTiles: Tiles for the host: no meaning here.
-        enableStochasticRounding: Round float16 at random.
-    """
-
-    partialsTypeMatMuls: str = "float"  # noqa: N815
-    numIOTiles: int = 0  # noqa: N815
-    enableStochasticRounding: bool = False  # noqa: N815
-    engineOptions: dict[str, str] = field(default_factory=dict)  # noqa: N815
-
-
-class _PrivateIr:
-    def __init__(self, ir: Ir) -> None:
-        self._ir = ir
-
-    def getSessionOptions(self) -> IrOptions:
-        """The options."""
-        return self._ir.options
-
-
-class Module:
-    """A callable that builds a graph: subclasses define ``build``."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The result of ``build``."""
-        return self.build(*args, **kwargs)
-
-    def build(self, *args: Any, **kwargs: Any) -> Any:
-        """To be defined."""
-        raise NotImplementedError("Your popxl.Module must define a build method")
-
-
-class Ir:
-    """A program: a main graph and those that it calls.
-
-    Attributes:
-        options: Options of sessions.
-        num_host_transfers: Entries of each stream that one run has.
-    """
-
-    _count = 0
-
-    def __init__(self, replication: int | str = 1) -> None:
-        if replication not in (1, "popdist"):
-            from abele.errors import UnsupportedOpError
-
-            raise UnsupportedOpError(
-                f"an Ir of {replication} replicas has no lowering yet", remedy="use one replica: popxl.Ir()"
-            )
-        Ir._count += 1
-        self.id = Ir._count
-        self._graphs: dict[str, Graph] = {}
-        self._names: dict[str, int] = {}
-        self.num_host_transfers = 1
-        self.options = IrOptions()
-        self.is_frozen = False
-        self.h2d: dict[str, HostToDeviceStream] = {}
-        self.d2h: dict[str, DeviceToHostStream] = {}
-        self._main = Graph(self, "main")
-
-    @property
-    def main_graph(self) -> Graph:
-        """The graph that a run runs."""
-        return self._main
-
-    @property
-    def replication_factor(self) -> int:
-        """One: there are no replicas yet."""
-        return 1
-
-    @property
-    def instance_replication_factor(self) -> int:
-        """One."""
-        return 1
-
-    @property
-    def _pb_ir(self) -> _PrivateIr:
-        return _PrivateIr(self)
-
-    def get_all_h2d_streams(self) -> set[HostToDeviceStream]:
-        """All streams from the host."""
-        return set(self.h2d.values())
-
-    def get_all_d2h_streams(self) -> set[DeviceToHostStream]:
-        """All streams to the host."""
-        return set(self.d2h.values())
-
-    def create_empty_graph(self, name: str | None = None) -> Graph:
-        """A graph without inputs or ops."""
-        base = name or "graph"
-        number = self._names.get(base, 0)
-        self._names[base] = number + 1
-        return Graph(self, f"{base}_{number}")
-
-    def create_graph(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Graph:
-        """The graph that a function builds.
-
-        Args:
-            fn: Function or module; it is called once.
-            *args: Its arguments; tensors and specs become inputs of the graph.
-            **kwargs: Further ones by name.
-
-        Raises:
-            GraphTypeError: ``fn`` has no name, or a list mixes tensors with other things.
-            GraphArgumentError: Arguments that do not bind, or a result that is no tensor.
-        """
-        owner = type(fn) if isinstance(fn, Module) else fn
-        qualname = getattr(owner, "__qualname__", None)
-        if qualname is None:
-            raise GraphTypeError(
-                "Callable `fn` does not have a `__qualname__` attribute", remedy="wrap it in a popxl.Module"
-            )
-        signature = inspect.signature(fn.build if isinstance(fn, Module) else fn)
-        try:
-            bound = signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise GraphArgumentError(f"Arguments do not bind to {qualname}: {error}") from None
-        bound.apply_defaults()
-        made = self.create_empty_graph(qualname.replace(".<locals>", ""))
-        with made:
-            for name, value in list(bound.arguments.items()):
-                bound.arguments[name] = self._entered(made, signature.parameters[name], name, value)
-            result = fn(*bound.args, **bound.kwargs)
-            for tensor in _results(qualname, result):
-                made.check_here(tensor, "output")
-                made.outputs.append(tensor)
-        return made
-
-    def _entered(self, graph: Graph, parameter: inspect.Parameter, name: str, value: Any) -> Any:
-        by_ref = "TensorByRef" in str(parameter.annotation)
-        if isinstance(value, Tensor | TensorSpec):
-            return _enter(value, name, by_ref)
-        if isinstance(value, Mapping) and parameter.kind is parameter.VAR_KEYWORD:
-            return {
-                key: self._entered(graph, parameter.replace(kind=parameter.KEYWORD_ONLY), key, v)
-                for key, v in value.items()
-            }
-        if isinstance(value, list | tuple):
-            count = sum(isinstance(v, Tensor | TensorSpec) for v in value)
-            if parameter.kind is not parameter.VAR_POSITIONAL and 0 < count < len(value):
-                raise GraphTypeError(f"The argument {name!r} mixes tensors with other things")
-            made = [
-                _enter(v, f"{name}_{n}", by_ref) if isinstance(v, Tensor | TensorSpec) else v
-                for n, v in enumerate(value)
-            ]
-            return type(value)(made) if type(value) in (list, tuple) else made
-        return value
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Ir):
-            raise GraphTypeError(f"an Ir is compared with {other!r}")
-        return self.id == other.id
-
-    def __hash__(self) -> int:
-        return hash(self.id)
-
-    def __repr__(self) -> str:
-        return f"Ir(id={self.id})"
-
-
-def _enter(given: Tensor | TensorSpec, name: str, by_ref: bool) -> Tensor:
-    return graph_input(given.shape, given.dtype, name, by_ref=by_ref)
-
-
-def _results(name: str, result: Any) -> list[Tensor]:
-    found = [] if result is None else [result] if isinstance(result, Tensor) else result
-    if not isinstance(found, list | tuple) or not all(isinstance(t, Tensor) for t in found):
-        raise GraphArgumentError(f"The outputs of {name} must be tensors or None, not {result!r}")
-    return list(found)
+    text = "/".join((*_current.scopes, kind)) if _current.scopes else ""
+    return DebugRecord(kind, file=file, line=line, text=text), Place(ipu=_current.ipu)
 
 
 def graph_input(
@@ -577,6 +418,7 @@ def graph_input(
         raise GraphArgumentError("Can not add inputs to the main graph", remedy="load them from a stream")
     shape = (shape,) if isinstance(shape, int) else shape
     made = Tensor(graph, name or "t", shape, as_dtype(dtype if dtype is not None else np.float32), by_ref=by_ref)
+    made.meta_shape = tuple(meta_shape or ())
     graph.inputs.append(made)
     return made
 
@@ -596,9 +438,6 @@ def graph_output(t: Tensor) -> None:
 
 __all__ = [
     "Graph",
-    "Ir",
-    "Module",
-    "TensorByRef",
     "gcg",
     "get_current_graph",
     "get_ir",

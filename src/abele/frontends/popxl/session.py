@@ -12,12 +12,16 @@ from abele.arrays import Array
 from abele.errors import ElementRangeError, SessionError
 from abele.frontends.popxl.errors import GraphArgumentError, GraphTypeError
 from abele.frontends.popxl.functional import functional
-from abele.frontends.popxl.graph import Ir
+from abele.frontends.popxl.graph import Graph
+from abele.frontends.popxl.ir import Ir
+from abele.frontends.popxl.remote import RemoteBuffer, RemoteVariable
 from abele.frontends.popxl.streams import DeviceToHostStream, HostToDeviceStream
 from abele.frontends.popxl.tensors import Constant, Tensor, Variable
+from abele.poplibs.gcl import CommGroup
 from abele.report import Report
+from abele.session import Schedule, Settings, SharedArray, SharedArrays, compile_network
 from abele.session import Session as NetworkSession
-from abele.session import Settings, SharedArrays, compile_network
+from abele.words import counted
 
 Inputs = Mapping[HostToDeviceStream, Any]
 Outputs = Mapping[DeviceToHostStream, Array]
@@ -52,17 +56,28 @@ class Session:
         self._to_host = weights_to_host_on_exit
         self._depth = 0
         partials = "f16" if ir.options.partialsTypeMatMuls == "half" else "f32"
+        self._ipus = ipus_of(ir.main_graph)
         chosen = Settings(
             name="popxl",
+            ipus_per_replica=self._ipus,
             shared_functions=True,
             partials=partials,
             stochastic_rounding=ir.options.enableStochasticRounding,
         )
         from dataclasses import replace
 
-        compiled = compile_network(self.network, settings=replace(chosen, **settings))
-        weights = SharedArrays({t.id: _for_device(t.data, t) for t in self._made.variables})
-        self._session = NetworkSession(compiled, weights=weights)
+        variables, buffers = self._made.variables, self._made.buffers
+        groups = [(t.id, t.rows.groups) for t in variables if t.rows.groups is not None]
+        # Replicas store what they have to rows of their own.
+        groups += [(b.state_name, CommGroup.none()) for b in buffers if ir.replication_factor > 1]
+        schedule = Schedule(replicas=ir.replication_factor, ranks=ir.ranks, own_values=tuple(groups))
+        self._check_device(device_desc)
+        compiled = compile_network(self.network, schedule, settings=replace(chosen, **settings))
+        for variable in self._variables():
+            if variable.dtype.is_int:
+                _of_device(variable.data, variable)
+        # Data comes with the first context.
+        self._session = NetworkSession(compiled, weights=SharedArrays())
 
     # --- contexts
 
@@ -86,16 +101,61 @@ class Session:
 
     def weights_from_host(self) -> None:
         """Bring the variables of the host to the device."""
+        weights = self._session.weights
         for tensor in self._made.variables:
-            self._session.weights[tensor.id] = _for_device(tensor.data, tensor)
+            weights[tensor.id] = _for_device(tensor.data, tensor)
+        for buffer in self._made.buffers:
+            name = buffer.state_name
+            if name not in weights:  # Rows may take gigabytes, and are made for the session alone.
+                weights[name] = SharedArray.owning(self._rows(buffer))
+            elif buffer.variables:  # What else the program stored there stays.
+                weights[name] = self._rows(buffer, weights[name])
+
+    def _rows(
+        self, buffer: RemoteBuffer, before: Array | None = None, variables: Iterable[RemoteVariable] | None = None
+    ) -> Array:
+        """Rows of a buffer with some of its variables, by default all; of several replicas, [replicas, rows, …]."""
+        replicas = self.ir.replication_factor
+        chosen = buffer.variables if variables is None else variables
+        return buffer.rows(((v.offset, v.rows.spread(_of_device(v.data, v), replicas)) for v in chosen), before)
+
+    def _variables(self) -> list[Variable]:
+        """All that the device has."""
+        return [*self._made.variables, *(v for b in self._made.buffers for v in b.variables)]
 
     def weights_to_host(self) -> None:
-        """Bring the variables of the device to the host."""
-        for tensor in self._made.variables:
-            tensor.data = self._device_data(tensor)
+        """Bring the variables of the device to the host, but for those of files that may only be read."""
+        if not self._session.weights:  # No context yet.
+            return
+        tables = {b: self._session.weights[b.state_name] for b in self._made.buffers if b.variables}
+        for tensor in self._variables():
+            if tensor.follows_device:
+                tensor.set_data(self._device_data(tensor, tables))
 
-    def _device_data(self, tensor: Variable) -> Array:
-        return np.array(self._session.weights[tensor.id], dtype=tensor.dtype.as_numpy()).reshape(tensor.shape)
+    def _device_data(self, tensor: Variable, tables: Mapping[RemoteBuffer, Array] | None = None) -> Array:
+        if not isinstance(tensor, RemoteVariable):
+            found = tensor.dtype.host_array(self._session.weights[tensor.id])
+            return tensor.rows.from_rows(found)
+        if tensor.buffer not in self._made.buffers:  # Nothing brings it to the chip.
+            return tensor.data.copy()
+        rows = self._session.weights[tensor.buffer.state_name] if tables is None else tables[tensor.buffer]
+        each = rows.reshape(self.ir.replication_factor, tensor.buffer.entries, *tensor.shape)
+        return tensor.rows.collected(tensor.dtype.host_array(each[:, tensor.offset]))
+
+    @property
+    def num_ipus(self) -> int:
+        """IPUs of a device for the program: a power of 2, of those of all replicas of this process."""
+        needed = self._ipus * self.ir.instance_replication_factor
+        return 1 << (needed - 1).bit_length()
+
+    def _check_device(self, device: Any) -> None:
+        """Raise if a device is given that has too few IPUs."""
+        there = getattr(device, "numIpus", None)
+        if isinstance(there, int) and there < self.num_ipus:
+            raise GraphArgumentError(
+                f"the device has {counted(there, 'IPU')}, the program takes {self.num_ipus}",
+                because=f"{counted(self.ir.instance_replication_factor, 'replica')} of {counted(self._ipus, 'IPU')}",
+            )
 
     # --- running
 
@@ -104,8 +164,8 @@ class Session:
         return list(self._made.inputs)
 
     def _shape(self, stream: HostToDeviceStream | DeviceToHostStream) -> tuple[int, ...]:
-        entries = self.ir.num_host_transfers
-        return ((entries,) if entries > 1 else ()) + stream.shape
+        counts = (self.ir.num_host_transfers, self.ir.instance_replication_factor)
+        return (*(n for n in counts if n > 1), *stream.shape)
 
     def create_host_outputs(self) -> dict[DeviceToHostStream, Array]:
         """An array for each stream to the host."""
@@ -115,8 +175,8 @@ class Session:
         """Run the program once.
 
         Args:
-            inputs: For each stream that is loaded its entries, [num_host_transfers, …]; without that dimension if it
-                is 1.
+            inputs: For each stream that is loaded its entries, [num_host_transfers, replicas of this process, …];
+                without dimensions of 1.
             downcast_inputs: Convert arrays of 64 bits.
 
         Returns:
@@ -156,9 +216,12 @@ class Session:
         if not (self.network.outputs or self.network.updates):
             return
         made = self._session.run(arrays).outputs
-        for stream, array in zip(self._made.outputs, made, strict=True):
+        counts = (self.ir.instance_replication_factor, self.ir.num_host_transfers)
+        # What prints gave comes after the streams.
+        for stream, array in zip(self._made.outputs, made, strict=False):
             if stream in kept:
-                kept[stream][...] = np.asarray(array).reshape(kept[stream].shape)
+                rows = stream.dtype.host_array(array).reshape(*counts, *stream.shape)
+                kept[stream][...] = rows.swapaxes(0, 1).reshape(kept[stream].shape)
 
     def _sent(self, stream: HostToDeviceStream, given: Any, downcast: bool) -> Array:
         array = given.detach().cpu().numpy() if hasattr(given, "detach") else np.asarray(given)
@@ -169,10 +232,14 @@ class Session:
         if array.dtype != expected:
             raise GraphTypeError(f"The array for {stream!r} is {array.dtype.name}, not {expected.name}")
         # Dimensions of one entry and one replica may be there.
-        entries = self.ir.num_host_transfers
-        if array.shape not in (shape, (entries, *stream.shape), (entries, 1, *stream.shape)):
-            raise GraphArgumentError(f"The array for {stream!r} is {array.shape}, not {shape}")
-        return array.reshape(entries, *stream.shape).astype(stream.dtype.element.np, copy=False)
+        entries, replicas = self.ir.num_host_transfers, self.ir.instance_replication_factor
+        taken = {shape, (entries, replicas, *stream.shape)} | ({(entries, *stream.shape)} if replicas == 1 else set())
+        if array.shape not in taken:
+            because = f"[{entries} transfers, {replicas} replicas, …] without dimensions of 1"
+            raise GraphArgumentError(f"The array for {stream!r} is {array.shape}, not {shape}", because=because)
+        rows = array.reshape(entries, replicas, *stream.shape).swapaxes(0, 1)
+        # The session takes what one replica loads as one micro-batch, one replica after the other.
+        return stream.dtype.device_array(rows.reshape(replicas * entries, *stream.shape))
 
     # --- variables
 
@@ -183,7 +250,7 @@ class Session:
             GraphTypeError: It is neither.
         """
         if isinstance(tensor, Variable):
-            return self._device_data(tensor) if self.is_attached else tensor.data.copy()
+            return self._device_data(tensor) if self.is_attached else np.array(tensor.data)
         if isinstance(tensor, Constant):
             return tensor.data.copy()
         raise GraphTypeError(f"{tensor!r} is neither a Variable nor a Constant", remedy="ops.host_store it")
@@ -204,11 +271,19 @@ class Session:
         array = data.detach().cpu().numpy() if hasattr(data, "detach") else np.asarray(data)
         if array.dtype != tensor.dtype.as_numpy():
             raise GraphTypeError(f"The data for {tensor!r} is {array.dtype.name}, not {tensor.dtype.name}")
-        if array.shape != tensor.shape:
-            raise GraphArgumentError(f"The data for {tensor!r} has shape {array.shape}, not {tensor.shape}")
-        tensor.data = array.copy()
-        if self.is_attached:
-            self._session.weights[tensor.id] = _for_device(tensor.data, tensor)
+        if not tensor.rows.fits(array.shape):
+            raise GraphArgumentError(f"The data for {tensor!r} has shape {array.shape}, not {tensor.shape_on_host}")
+        if not tensor.follows_device:
+            raise GraphArgumentError(f"{tensor!r} is a file that may only be read", remedy="np.memmap(…, mode='r+')")
+        tensor.set_data(tensor.rows.retrieved(array).copy())
+        if not self.is_attached:
+            return
+        if isinstance(tensor, RemoteVariable):
+            if tensor.buffer in self._made.buffers:
+                name = tensor.buffer.state_name
+                self._session.weights[name] = self._rows(tensor.buffer, self._session.weights[name], [tensor])
+            return
+        self._session.weights[tensor.id] = _for_device(tensor.data, tensor)
 
     def write_variables_data(self, tensors: Mapping[Tensor, Any]) -> None:
         """Let variables hold something else."""
@@ -221,14 +296,24 @@ class Session:
         return self._session.report
 
 
+def ipus_of(graph: Graph) -> int:
+    """Number of IPUs of a graph and of called ones: one more than the highest."""
+    return 1 + max((t.ipu for one in graph.reached for t in one.tensors), default=0)
+
+
 def _for_device(data: Array, tensor: Variable) -> Array:
+    """Rows for the session in the type of the device."""
+    return tensor.rows.to_rows(_of_device(data, tensor))
+
+
+def _of_device(data: Array, tensor: Variable) -> Array:
     """Data in the type of the device.
 
     Raises:
         ElementRangeError: An integer that its 32 bits do not hold.
     """
-    made = data.astype(tensor.dtype.element.np)
-    if tensor.dtype.is_int and (made != data).any():
+    made = tensor.dtype.device_array(data)
+    if tensor.dtype.is_int and made is not data and (made != data).any():
         raise ElementRangeError(
             f"{tensor!r} has {data[made != data].flat[0]}, which does not fit in the device's {tensor.dtype.element}",
             remedy="keep integers within ±2³¹",

@@ -7,13 +7,16 @@ from typing import Any
 
 from abele.frontends.popxl.dtypes import as_dtype, dtype
 from abele.frontends.popxl.errors import GraphArgumentError, GraphTypeError
-from abele.frontends.popxl.graph import Ir, get_ir
+from abele.frontends.popxl.graph import get_ir
+from abele.frontends.popxl.ir import Ir
 
 
 class _Stream:
     def __init__(self, ir: Ir, name: str, shape: Sequence[int], kind: dtype) -> None:
         self.ir, self.tensor_id = ir, name
         self.shape, self.dtype = tuple(int(n) for n in shape), kind
+        if min(self.shape, default=0) < 0:
+            raise GraphArgumentError(f"the shape of a stream has no negative dimensions, {name!r} has {self.shape}")
 
     @property
     def name(self) -> str:

@@ -5,17 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 
 from abele.arrays import Array
 from abele.frontends.popxl.dtypes import as_dtype, dtype, narrowed
-from abele.frontends.popxl.errors import ElementTypesError, GraphArgumentError, GraphTypeError
+from abele.frontends.popxl.errors import (
+    ConstructionError,
+    ElementTypesError,
+    GraphArgumentError,
+    GraphTypeError,
+    UnknownTypeError,
+)
+from abele.frontends.popxl.locations import TensorLocation, TensorStorage
+from abele.frontends.popxl.replicas import RETRIEVAL_MODES, HostRows, ReplicaGrouping, checked_grouping
 from abele.network.ir import OpBlock
 
 if TYPE_CHECKING:
-    from abele.frontends.popxl.graph import Graph, Ir
+    from abele.frontends.popxl.graph import Graph
+    from abele.frontends.popxl.ir import Ir
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,11 +35,18 @@ class Alias:
         base: The other.
         read: Its value, of the other's; None for the same.
         write: The other's value, of it and of a new value of this one.
+        others: Further ones that it shows parts of; blocks then take and give the values of all.
     """
 
     base: Tensor
     read: OpBlock | None = None
     write: OpBlock | None = None
+    others: tuple[Tensor, ...] = ()
+
+    @property
+    def bases(self) -> tuple[Tensor, ...]:
+        """All tensors that it shows."""
+        return (self.base, *self.others)
 
 
 @dataclass(frozen=True)
@@ -59,7 +75,21 @@ class Tensor:
         ipu: IPU that it is on.
         by_ref: True for an input whose changes the caller sees.
         alias: Part of another tensor that it shows, if it does.
+        meta_shape: Shape of the tensor that replicas have together, if it is a part of one; empty otherwise.
     """
+
+    def __new__(cls, *arguments: Any, **options: Any) -> Self:
+        """An object for functions of popxl: programs do not call the class.
+
+        Raises:
+            ConstructionError: There are no arguments.
+        """
+        if not (arguments or options):
+            raise ConstructionError(
+                f"popxl.{cls.__name__} cannot be constructed directly.",
+                remedy="popxl.variable, popxl.constant or an op",
+            )
+        return super().__new__(cls)
 
     __array_ufunc__ = None  # NumPy leaves operators between its arrays and tensors to tensors.
 
@@ -73,8 +103,9 @@ class Tensor:
         ipu: int = 0,
         by_ref: bool = False,
         alias: Alias | None = None,
+        meta_shape: tuple[int, ...] = (),
     ) -> None:
-        self.graph = graph
+        self.graph, self.meta_shape = graph, meta_shape
         self.shape = tuple(int(n) for n in shape)
         self.dtype, self.ipu, self.by_ref, self.alias = kind, ipu, by_ref, alias
         self.id = name
@@ -108,14 +139,19 @@ class Tensor:
         return math.prod(self.shape)
 
     @property
-    def meta_shape(self) -> tuple[int, ...]:
-        """Nothing: it is no part of another."""
-        return ()
-
-    @property
     def spec(self) -> TensorSpec:
         """Its shape and type."""
-        return TensorSpec(self.shape, self.dtype)
+        return TensorSpec(self.shape, self.dtype, self.meta_shape)
+
+    @property
+    def location_info(self) -> TensorLocation:
+        """On the chip."""
+        return TensorLocation(TensorStorage.OnChip)
+
+    @property
+    def tile_set(self) -> str:
+        """``compute``: no tiles are set aside for the host."""
+        return "compute"
 
     @property
     def in_sync_with_ipu(self) -> bool:
@@ -149,6 +185,9 @@ class Tensor:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}[{self.id} {self.dtype.name} {self.shape}]"
+
+    def check_usable(self) -> None:
+        """Raise unless ops can read it."""
 
     def check_writable(self, kind: str) -> None:
         """Raise unless ops may change it."""
@@ -314,11 +353,52 @@ class TensorByRef(Tensor):
 
 
 class Variable(Tensor):
-    """A tensor of the main graph that keeps its value from run to run."""
+    """A tensor of the main graph that keeps its value from run to run.
 
-    def __init__(self, graph: Graph, name: str, data: Array, kind: dtype) -> None:
-        super().__init__(graph, name, data.shape, kind)
+    Attributes:
+        data: Values of the host, of the groups of replicas that have their own. A file that is mapped into memory
+            takes the device's values in its place.
+        rows: Relation of them to those of replicas.
+    """
+
+    def __init__(
+        self, graph: Graph, name: str, data: Array, kind: dtype, rows: HostRows | None = None, **options: Any
+    ) -> None:
+        self.rows = rows or HostRows(data.shape)
+        super().__init__(graph, name, self.rows.replica_shape, kind, **options)
         self.data = data
+
+    @property
+    def follows_device(self) -> bool:
+        """False if the host's value is a file that may only be read."""
+        return not isinstance(self.data, np.memmap) or bool(self.data.flags.writeable)
+
+    def set_data(self, array: Array) -> None:
+        """Let the host's value be an array; a mapped file takes its elements."""
+        if isinstance(self.data, np.memmap):
+            self.data[...] = array
+        else:
+            self.data = array
+
+    @property
+    def replica_grouping(self) -> ReplicaGrouping:
+        """Groups of replicas with values of their own."""
+        return self.rows.grouping or self.ir.replica_grouping()
+
+    @property
+    def retrieval_mode(self) -> str:
+        """Choice of the replicas whose values come back; for groups of one replica each there is but one."""
+        return RETRIEVAL_MODES[self.rows.all_replicas]
+
+    @property
+    def shape_on_replica(self) -> tuple[int, ...]:
+        """Its shape."""
+        return self.shape
+
+    @property
+    def shape_on_host(self) -> tuple[int, ...]:
+        """Shape of what the host gives: a first dimension of the groups of replicas, absent for one."""
+        return self.rows.host_shape
 
 
 class Constant(Tensor):
@@ -337,35 +417,85 @@ class Constant(Tensor):
         raise GraphArgumentError(f"{kind} changes {self.id!r}, which is a constant", remedy="popxl.variable")
 
 
-def host_array(data: Any, kind: Any, downcast: bool = True) -> tuple[Array, dtype]:
-    """Data of the host as an array of its own, and its type.
+def host_array(
+    data: Any,
+    kind: Any,
+    downcast: bool = True,
+    log2_scale: int | None = None,
+    nan_on_overflow: bool | None = None,
+) -> tuple[Array, dtype]:
+    """Data of the host as an array of its own, and its type; floats become 8-bit ones by a scale.
 
     Raises:
         GraphTypeError: Its type is none of popxl's.
+        GraphArgumentError: A mapped file that is not C-ordered, or of another type than the tensor is to have.
     """
     if hasattr(data, "detach") and hasattr(data, "numpy"):
         data = data.detach().cpu().numpy()
     array = np.asarray(data)
+    if array.dtype.kind not in "biufcV":
+        raise UnknownTypeError(f"Data of {array.dtype} make no tensor: {data!r}", remedy="numbers")
     chosen = as_dtype(array.dtype) if kind is None else as_dtype(kind)
     if kind is None and downcast:
         chosen = narrowed(chosen)
-    chosen.element  # noqa: B018  (raises where the machine has no such type)
+    if isinstance(data, np.memmap):
+        if not data.flags.c_contiguous:
+            raise GraphArgumentError("a memory-mapped array has to be C-ordered", remedy="np.memmap(…, order='C')")
+        if data.dtype != chosen.as_numpy():
+            raise GraphArgumentError(
+                f"a memory-mapped array has to be of the tensor's type: it is {data.dtype.name}, not {chosen.name}",
+                because="it is not copied",
+                remedy=f"a file of {chosen.name}, or np.array(data)",
+            )
+        return data, chosen
+    if chosen.is_float8 and array.dtype.kind in "fiu":
+        from abele.frontends.popxl.fp8_utils import host_pow2scale_cast_to_fp8
+
+        return host_pow2scale_cast_to_fp8(array, chosen, log2_scale or 0, nan_on_overflow is not False), chosen
+    if log2_scale is not None or nan_on_overflow is not None:
+        raise GraphArgumentError(f"log2_scale and nan_on_overflow are for 8-bit floats, not for {chosen.name}")
     return np.array(array, dtype=chosen.as_numpy(), order="C"), chosen
 
 
-def constant(data: Any, dtype: Any = None, name: str | None = None, downcast: bool = True) -> Constant:
+def constant(
+    data: Any,
+    dtype: Any = None,
+    name: str | None = None,
+    downcast: bool = True,
+    log2_scale: int | None = None,
+    nan_on_overflow: bool | None = None,
+) -> Constant:
     """A new constant of the current graph."""
     from abele.frontends.popxl.graph import get_current_graph
 
-    array, kind = host_array(data, dtype, downcast)
+    given = np.array(data) if isinstance(data, np.memmap) else data
+    array, kind = host_array(given, dtype, downcast, log2_scale, nan_on_overflow)
     return Constant(get_current_graph(), name or "c", array, kind)
 
 
-def variable(data: Any, dtype: Any = None, name: str | None = None, downcast: bool = True) -> Variable:
+def variable(
+    data: Any,
+    dtype: Any = None,
+    name: str | None = None,
+    downcast: bool = True,
+    replica_grouping: ReplicaGrouping | None = None,
+    retrieval_mode: str | None = None,
+    log2_scale: int | None = None,
+    nan_on_overflow: bool | None = None,
+) -> Variable:
     """A new variable of the main graph.
 
+    Args:
+        data: Values; a first dimension has those of each group of replicas, absent for one group.
+        dtype: Element type, by default that of the data.
+        name: Its name.
+        downcast: Narrow data of 64 bits.
+        replica_grouping: Groups of replicas with values of their own; by default one of all.
+        retrieval_mode: ``one_per_group``, the default: values of the first replica of each group come back; or
+            ``all_replicas``.
+
     Raises:
-        GraphArgumentError: Another graph is selected.
+        GraphArgumentError: Another graph is selected, or the data has another number of groups.
     """
     from abele.frontends.popxl.graph import get_current_graph
 
@@ -374,8 +504,35 @@ def variable(data: Any, dtype: Any = None, name: str | None = None, downcast: bo
         raise GraphArgumentError(
             "You can only initialise a variable tensor within the main graph", remedy="hand it to the graph"
         )
-    array, kind = host_array(data, dtype, downcast)
-    return Variable(graph, name or "v", array, kind)
+    array, kind = host_array(data, dtype, downcast, log2_scale, nan_on_overflow)
+    rows = host_rows(graph.ir, array.shape, replica_grouping, retrieval_mode)
+    return Variable(graph, name or "v", rows.retrieved(array), kind, rows)
+
+
+def host_rows(
+    ir: Ir, shape: tuple[int, ...], grouping: ReplicaGrouping | None, retrieval_mode: str | None = None
+) -> HostRows:
+    """Rows of a variable whose data has a shape.
+
+    Raises:
+        GraphArgumentError: There is no such mode, or the shape has no row for each group.
+    """
+    if retrieval_mode not in (None, *RETRIEVAL_MODES):
+        raise GraphArgumentError(
+            f"Invalid retrieval_mode {retrieval_mode!r}", remedy=" or ".join(map(repr, RETRIEVAL_MODES))
+        )
+    every = retrieval_mode == "all_replicas"
+    if grouping is None and not every:
+        return HostRows(shape)
+    checked = checked_grouping(ir, grouping)
+    count = checked.num_groups
+    if count > 1 and (not shape or shape[0] != count):
+        raise GraphArgumentError(
+            f"the data has shape {list(shape)}, and the replicas form {count} groups",
+            remedy=f"a first dimension of {count}, with the values of each group",
+        )
+    every = every and count < ir.replication_factor
+    return HostRows(shape if count == 1 else shape[1:], checked, every)
 
 
 def check_same_types(kind: str, tensors: Sequence[Tensor]) -> None:
@@ -389,7 +546,9 @@ def check_same_types(kind: str, tensors: Sequence[Tensor]) -> None:
     if len(names) > 1:
         shown = ", ".join(f"{t.id!r} {t.dtype.name}{list(t.shape)}" for t in tensors)
         raise ElementTypesError(f"{kind} takes tensors of one type, got {shown}", remedy="ops.cast one of them")
-    if len({t.ipu for t in tensors}) > 1:
+    # Constants, variables and inputs of graphs come to the IPU that reads them.
+    placed = [t for t in tensors if not isinstance(t, Constant | Variable) and t not in t.graph.inputs]
+    if len({t.ipu for t in placed}) > 1:
         shown = ", ".join(f"{t.id!r} on IPU {t.ipu}" for t in tensors)
         raise GraphArgumentError(f"{kind} takes tensors of one IPU, got {shown}", remedy="t.copy_to_ipu(…)")
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from abele.expr import Const, Expr
 from abele.frontends.popxl.dtypes import dtype
-from abele.frontends.popxl.errors import GraphArgumentError, GraphTypeError
-from abele.frontends.popxl.graph import Meaning, get_current_graph
+from abele.frontends.popxl.errors import ElementTypesError, GraphArgumentError, GraphTypeError
+from abele.frontends.popxl.graph import get_current_graph
+from abele.frontends.popxl.operations import Meaning, inlined
 from abele.frontends.popxl.tensors import Tensor, check_same_types, constant
 from abele.network import BlockBuilder, Value
 from abele.network.ir import OpBlock
@@ -33,6 +34,27 @@ def checked(kind: str, *tensors: Tensor) -> None:
         graph.check_here(tensor, what)
 
 
+def check_index(kind: str, *indices: Tensor) -> None:
+    """Raise unless tensors have whole numbers.
+
+    Raises:
+        ElementTypesError: One has not.
+    """
+    for index in indices:
+        if not index.dtype.is_int:
+            raise ElementTypesError(f"{kind} takes whole numbers, {index.id!r} is {index.dtype.name}")
+
+
+def check_numbers(kind: str, t: Tensor) -> None:
+    """Raise for bools.
+
+    Raises:
+        ElementTypesError: They are bools.
+    """
+    if t.dtype.name == "bool":
+        raise ElementTypesError(f"{kind} takes numbers, {t.id!r} is bool", remedy="ops.cast it")
+
+
 def emit(kind: str, meaning: Meaning, *tensors: Tensor) -> Tensor:
     """Append an op with one output."""
     checked(kind, *tensors)
@@ -51,9 +73,30 @@ def change(kind: str, meaning: Meaning, *tensors: Tensor) -> Tensor:
     return get_current_graph().change(kind, meaning, tensors)
 
 
-def emit_block(kind: str, block: OpBlock, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Append an op that is a block."""
-    return get_current_graph().emit(kind, lambda net, *values: net.inline(block, values), tensors)
+def of_floats(kind: str, meaning: Meaning, t: Tensor, in_place: bool = False) -> Tensor:
+    """Append an op that takes floats alone.
+
+    Programs may make it of other elements, as PopXL's do: a session refuses it.
+    """
+    checked(kind, t)
+    append = change if in_place else emit
+    if t.dtype.is_floating_point:
+        return append(kind, meaning, t)
+    made = append(kind, lambda net, v: v, t)
+    operation = get_current_graph().operations[-1]
+    operation.refusal = ElementTypesError(
+        f"{kind} takes floats, {t.id!r} is {t.dtype.name}",
+        at=f"{operation.origin.file}:{operation.origin.line}",
+        remedy="ops.cast it",
+    )
+    return made
+
+
+def emit_block(
+    kind: str, block: OpBlock, tensors: Sequence[Tensor], ipus: Sequence[int] | None = None
+) -> tuple[Tensor, ...]:
+    """Append an op that is a block; its outputs are on some IPUs."""
+    return get_current_graph().emit(kind, lambda net, *values: inlined(net, block, values), tensors, ipus=ipus)
 
 
 def mapped(
@@ -104,6 +147,8 @@ def one_dim(kind: str, axis: int, rank: int) -> int:
 
 __all__ = [
     "change",
+    "check_index",
+    "check_numbers",
     "check_same_types",
     "checked",
     "dims_of",
@@ -111,6 +156,7 @@ __all__ = [
     "emit_block",
     "emit_many",
     "mapped",
+    "of_floats",
     "one_dim",
     "tensor_of",
 ]

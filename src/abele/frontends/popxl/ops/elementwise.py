@@ -7,8 +7,8 @@ from typing import Any
 from abele.expr import Const, Expr, apply, select
 from abele.expr.derivative import arg
 from abele.frontends.popxl.dtypes import as_dtype
-from abele.frontends.popxl.errors import ElementTypesError, GraphArgumentError
-from abele.frontends.popxl.ops.common import change, check_same_types, checked, emit, mapped
+from abele.frontends.popxl.errors import GraphArgumentError
+from abele.frontends.popxl.ops.common import change, check_same_types, checked, emit, mapped, of_floats
 from abele.frontends.popxl.tensors import Tensor
 from abele.network.ops import build
 from abele.numerics import bool_, f32
@@ -20,15 +20,12 @@ def _unary(kind: str, expression: Any, t: Tensor, result: Any = None) -> Tensor:
     return emit(kind, mapped(expression, result), t)
 
 
-def _floats(kind: str, t: Tensor) -> None:
-    checked(kind, t)
-    if not t.dtype.is_floating_point:
-        raise ElementTypesError(f"{kind} takes floats, {t.id!r} is {t.dtype.name}", remedy="ops.cast it")
-
-
 def _of_floats(kind: str, expression: Any, t: Tensor) -> Tensor:
-    _floats(kind, t)
-    return _unary(kind, expression, t)
+    return of_floats(kind, mapped(expression), t)
+
+
+def _nonlinear(kind: str, function: str, t: Tensor) -> Tensor:
+    return of_floats(kind, lambda net, v: build.nonlinearity(net, function, v), t, in_place=kind.endswith("_"))
 
 
 def _binary(kind: str, expression: Any, lhs: Tensor, rhs: Tensor, result: Any = None) -> Tensor:
@@ -74,7 +71,7 @@ def exp(t: Tensor) -> Tensor:
 
 def exp_(t: Tensor) -> Tensor:
     """The exponential, in place."""
-    return change("exp_", mapped(apply("exp", x)), t)
+    return of_floats("exp_", mapped(apply("exp", x)), t, in_place=True)
 
 
 def log(t: Tensor) -> Tensor:
@@ -99,41 +96,37 @@ def sign(t: Tensor) -> Tensor:
 
 def tanh(t: Tensor) -> Tensor:
     """The hyperbolic tangent."""
-    _floats("tanh", t)
-    return emit("tanh", lambda net, v: build.nonlinearity(net, "tanh", v), t)
+    return _nonlinear("tanh", "tanh", t)
 
 
 def relu(t: Tensor) -> Tensor:
     """Negative elements as zero."""
-    _floats("relu", t)
-    return emit("relu", lambda net, v: build.nonlinearity(net, "relu", v), t)
+    return _nonlinear("relu", "relu", t)
 
 
 def relu_(t: Tensor) -> Tensor:
     """Negative elements as zero, in place."""
-    return change("relu_", lambda net, v: build.nonlinearity(net, "relu", v), t)
+    return _nonlinear("relu_", "relu", t)
 
 
 def gelu(t: Tensor) -> Tensor:
     """Gaussian error linear units, by tanh."""
-    _floats("gelu", t)
-    return emit("gelu", lambda net, v: build.nonlinearity(net, "gelu", v), t)
+    return _nonlinear("gelu", "gelu", t)
 
 
 def gelu_(t: Tensor) -> Tensor:
     """Gaussian error linear units, in place."""
-    return change("gelu_", lambda net, v: build.nonlinearity(net, "gelu", v), t)
+    return _nonlinear("gelu_", "gelu", t)
 
 
 def geluerf(t: Tensor) -> Tensor:
     """Gaussian error linear units, by the error function."""
-    _floats("geluerf", t)
-    return emit("geluerf", lambda net, v: build.nonlinearity(net, "gelu_erf", v), t)
+    return _nonlinear("geluerf", "gelu_erf", t)
 
 
 def geluerf_(t: Tensor) -> Tensor:
     """Gaussian error linear units by the error function, in place."""
-    return change("geluerf_", lambda net, v: build.nonlinearity(net, "gelu_erf", v), t)
+    return _nonlinear("geluerf_", "gelu_erf", t)
 
 
 def swish(t: Tensor) -> Tensor:
@@ -143,7 +136,7 @@ def swish(t: Tensor) -> Tensor:
 
 def swish_(t: Tensor) -> Tensor:
     """X times its sigmoid, in place."""
-    return change("swish_", mapped(x * apply("sigmoid", x)), t)
+    return of_floats("swish_", mapped(x * apply("sigmoid", x)), t, in_place=True)
 
 
 def clip(t: Tensor, min: float, max: float) -> Tensor:
@@ -282,9 +275,9 @@ def where(condition: Tensor, lhs: Tensor, rhs: Tensor) -> Tensor:
     )
 
 
-def cast(t: Tensor, dtype: Any) -> Tensor:
+def cast(t: Tensor, data_type: Any) -> Tensor:
     """It in another type."""
-    kind = as_dtype(dtype).element
+    kind = as_dtype(data_type).element
     if kind == bool_:
         zero = Const(0.0) if t.dtype.is_floating_point else Const(0, t.dtype.element)
         return (

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from enum import Enum
 from typing import Any
 
 from abele.frontends.popxl.dtypes import as_dtype
 from abele.frontends.popxl.errors import GraphArgumentError, GraphTypeError
-from abele.frontends.popxl.graph import HostLoad, HostStore, get_current_graph
+from abele.frontends.popxl.graph import get_current_graph
+from abele.frontends.popxl.operations import HostLoad, HostStore
 from abele.frontends.popxl.ops.common import checked, emit
 from abele.frontends.popxl.streams import DeviceToHostStream, HostToDeviceStream
 from abele.frontends.popxl.tensors import Tensor
+from abele.graph import PrintTensorFmt
+from abele.network import BlockBuilder, Value
 from abele.network.ops import build
 
 
@@ -42,9 +47,17 @@ def host_store(d2h_stream: DeviceToHostStream, t: Tensor) -> None:
     graph.add(HostStore(d2h_stream, t))
 
 
-def init(shape: Sequence[int], dtype: Any, name: str | None = None, init_type: str = "zero") -> Tensor:
+class InitType(Enum):
+    """First contents of what :func:`init` makes."""
+
+    ZERO = "zero"
+    UNDEF = "undef"
+
+
+def init(shape: Sequence[int], dtype: Any, name: str | None = None, init_type: InitType | str = "zero") -> Tensor:
     """A tensor of zeros; ``undef`` is that as well."""
-    if init_type not in ("zero", "undef"):
+    word = init_type.value if isinstance(init_type, InitType) else str(init_type).lower()
+    if word not in ("zero", "undef"):
         raise GraphArgumentError(f"init has init_type {init_type!r}: zero or undef")
     kind = as_dtype(dtype).element
     return get_current_graph().emit("init", lambda net: build.full(net, 0, tuple(shape), kind), [], name=name)[0]
@@ -55,15 +68,49 @@ def print_tensor(
     title: str | None = None,
     print_self: bool = True,
     print_gradient: bool = False,
-    **_: Any,
+    **layout: Any,
 ) -> Tensor:
-    """It, whose elements each run prints."""
-    text = title or t.id
-    return (
-        emit("print_tensor", lambda net, v: build.print_value(net, v, text, gradient=print_gradient), t)
-        if print_self
-        else t
-    )
+    """It, whose elements each run prints, whether the result is used or not.
+
+    Args:
+        t: The tensor.
+        title: Printed before the elements, by default its id.
+        print_self: Print its elements.
+        print_gradient: Print those of its gradient, in a gradient graph.
+        **layout: Format of numbers: ``summarise_threshold=1000, edge_items=3, max_line_width=75, digits=8,
+            float_format="auto", separator=" ", open_bracket="[", close_bracket="]"``.
+
+    Raises:
+        GraphTypeError: A word of the format that there is not.
+        GraphArgumentError: A ``float_format`` that there is not.
+    """
+    checked("print_tensor", t)
+    unknown = [name for name in layout if name not in _LAYOUT]
+    if unknown:
+        raise GraphTypeError(f"print_tensor() got an unexpected keyword argument {unknown[0]!r}", remedy=str(_LAYOUT))
+    if layout.get("float_format", "auto") not in _FLOAT_FORMATS:
+        raise GraphArgumentError(
+            f"print_tensor has float_format {layout['float_format']!r}", remedy=str(_FLOAT_FORMATS)
+        )
+    text, form = title or t.id, PrintTensorFmt(**layout)
+
+    def meaning(net: BlockBuilder, v: Value) -> Value:
+        return build.print_value(net, v, text, gradient=print_gradient, layout=form)
+
+    if print_self:
+        return emit("print_tensor", meaning, t)
+    if not print_gradient:
+        return t
+    made = get_current_graph().emit("print_tensor", lambda net, v: v, [t], backward=_printed_gradient(text, form))
+    return made[0]
+
+
+_LAYOUT = tuple(f.name for f in fields(PrintTensorFmt))
+_FLOAT_FORMATS = ("auto", "fixed", "scientific", "none")
+
+
+def _printed_gradient(title: str, form: PrintTensorFmt) -> Callable[[BlockBuilder, Value], Value]:
+    return lambda net, v: build.print_value(net, v, f"Gradient___{title}", gradient=False, layout=form)
 
 
 __all__ = ["host_load", "host_store", "init", "print_tensor"]

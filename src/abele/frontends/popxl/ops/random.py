@@ -27,22 +27,26 @@ def _check_seed(kind: str, seed: Tensor) -> None:
 
 def dropout(t: Tensor, seed_tensor: Tensor, p: float = 0.1) -> Tensor:
     """Elements set to zero with probability ``p``, the others divided by 1 - p."""
-    return shaped_dropout(t, seed_tensor, t.shape, p)
+    return _dropped("dropout", t, seed_tensor, t.shape, p)
 
 
 def shaped_dropout(t: Tensor, seed_tensor: Tensor, shape: Sequence[int], ratio: float = 0.5) -> Tensor:
     """As :func:`dropout`, with one draw for each element of ``shape``, which broadcasts."""
-    checked("dropout", t, seed_tensor)
-    _check_seed("dropout", seed_tensor)
+    return _dropped("shaped_dropout", t, seed_tensor, shape, ratio)
+
+
+def _dropped(kind: str, t: Tensor, seed_tensor: Tensor, shape: Sequence[int], ratio: float) -> Tensor:
+    checked(kind, t, seed_tensor)
+    _check_seed(kind, seed_tensor)
     if not 0 <= ratio < 1:
-        raise GraphArgumentError(f"dropout has the probability {ratio}, which is not in [0, 1)")
+        raise GraphArgumentError(f"{kind} has the probability {ratio}, which is not in [0, 1)")
 
     def meaning(net: BlockBuilder, v: Value, seed: Value) -> Value:
         words = build.random_words(net, seed, tuple(shape))
         draws = build.map_(net, unit(x), [words], f32)
         return build.map_(net, select(y < float(ratio), 0.0, x * (1.0 / (1.0 - ratio))), [v, draws], v.dtype)
 
-    return emit("dropout", meaning, t, seed_tensor)
+    return emit(kind, meaning, t, seed_tensor)
 
 
 def split_random_seed(seed: Tensor, n: int = 2) -> tuple[Tensor, ...]:

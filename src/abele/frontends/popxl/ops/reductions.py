@@ -7,10 +7,12 @@ from typing import Any
 
 from abele.expr import apply
 from abele.expr.derivative import arg
-from abele.frontends.popxl.ops.common import checked, dims_of, emit, emit_many, mapped, one_dim
+from abele.frontends.popxl.errors import OperandError
+from abele.frontends.popxl.ops.common import check_numbers, checked, dims_of, emit, emit_many, mapped, one_dim
 from abele.frontends.popxl.tensors import Tensor
 from abele.network import BlockBuilder, Value
 from abele.network.ops import build
+from abele.network.ops.sorting import median as lower_median
 from abele.numerics import i32
 
 Axes = int | Sequence[int] | None
@@ -21,6 +23,7 @@ def _reduce(
     kind: str, t: Tensor, axis: Axes, keepdims: bool, operation: str, before: Any = x, after: Any = x
 ) -> Tensor:
     checked(kind, t)
+    check_numbers(kind, t)
     dims = dims_of(kind, axis, t.rank)
 
     def meaning(net: BlockBuilder, v: Value) -> Value:
@@ -39,6 +42,7 @@ def sum(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
 def mean(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The mean over axes."""
     checked("mean", t)
+    check_numbers("mean", t)
     dims = dims_of("mean", axis, t.rank)
     return emit("mean", lambda net, v: build.mean(net, v, dims, keep=keepdims), t)
 
@@ -51,6 +55,13 @@ def max(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
 def min(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The smallest over axes."""
     return _reduce("min", t, axis, keepdims, "min")
+
+
+def median(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The lower median over axes."""
+    checked("median", t)
+    dims = dims_of("median", axis, t.rank)
+    return emit("median", lambda net, v: lower_median(net, v, dims, keep=keepdims)[0], t)
 
 
 def prod(t: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
@@ -97,10 +108,19 @@ def _last(net: BlockBuilder, value: Value, dim: int) -> Value:
     return build.transpose(net, value, dim, -1) if dim != value.ndim - 1 else value
 
 
-def topk(t: Tensor, k: int, axis: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Tensor, Tensor]:
+def topk(
+    t: Tensor,
+    k: int,
+    axis: int = -1,
+    largest: bool = True,
+    sorted: bool = True,
+    available_memory_proportion: float | None = None,
+) -> tuple[Tensor, Tensor]:
     """The ``k`` largest or smallest along an axis, best first, and their positions (int32)."""
     checked("topk", t)
     dim = one_dim("topk", axis, t.rank)
+    if not 0 < k <= t.shape[dim]:
+        raise OperandError(f"topk takes {k} of the {t.shape[dim]} elements of axis {axis}")
 
     def meaning(net: BlockBuilder, v: Value) -> list[Value]:
         made = build.top_k(net, _last(net, v, dim), int(k), largest=largest)
@@ -136,6 +156,7 @@ def argmin(t: Tensor, dim: int = 0, keepdim: bool = False) -> Tensor:
 def cumsum(t: Tensor, dim: int = 0) -> Tensor:
     """Running sums along an axis."""
     checked("cumsum", t)
+    check_numbers("cumsum", t)
     number = one_dim("cumsum", dim, t.rank)
     return emit("cumsum", lambda net, v: build.scan(net, v, number), t)
 
@@ -150,6 +171,7 @@ __all__ = [
     "logsumexp",
     "max",
     "mean",
+    "median",
     "min",
     "prod",
     "sum",

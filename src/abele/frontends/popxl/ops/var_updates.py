@@ -95,7 +95,7 @@ def accumulator_scale_(t: Tensor, f: Any) -> Tensor:
     """F t; a constant 0 makes zeros, also of NaN."""
     checked("accumulator_scale_", t)
     if not isinstance(f, Tensor) and f == 0:
-        return change("accumulator_scale_", lambda net, v: build.full(net, 0, v.shape, v.dtype), t)
+        return change("accumulator_zero_", lambda net, v: build.full(net, 0, v.shape, v.dtype), t)
     if not isinstance(f, Tensor):
         return change("accumulator_scale_", lambda net, v: build.map_(net, x * float(f), [v], v.dtype), t)
     return change(
@@ -220,18 +220,18 @@ def adamax_updater(
 
 
 def adam_var_update(
-    t: Tensor, x_: Tensor, r1: Tensor, r2: Tensor, learning_rate: Any = None, max_weight_norm: Any = None
+    t: Tensor, x: Tensor, r1: Tensor, r2: Tensor, learning_rate: Any = None, max_weight_norm: Any = None
 ) -> Tensor:
     """T - lr φ / √r2 x, in place: φ is √r1 up to a limit, and their ratio 1 where either is 0."""
-    checked("adam_var_update", t, x_, r1, r2)
-    terms = _Terms(t, x_, r1, r2)
+    checked("adam_var_update", t, x, r1, r2)
+    terms = _Terms(t, x, r1, r2)
     rate = terms.of(1.0 if learning_rate is None else learning_rate)
     length: Expr = apply("sqrt", arg(2))
     if max_weight_norm is not None:
         length = apply("min", length, terms.of(max_weight_norm))
     other = apply("sqrt", arg(3))
     ratio = select(apply("logical_or", length.eq(0.0), other.eq(0.0)), 1.0, length / other)
-    return _change("adam_var_update", x - rate * ratio * y, terms)
+    return _change("adam_var_update", arg(0) - rate * ratio * y, terms)
 
 
 __all__ = [

@@ -68,7 +68,8 @@ def squeeze(t: Tensor, axes: Ints | None = None) -> Tensor:
     )
     if any(t.shape[d] != 1 for d in chosen):
         raise GraphArgumentError(f"squeeze removes dimensions of 1 from {list(t.shape)}, not {list(chosen)}")
-    return reshape(t, [n for d, n in enumerate(t.shape) if d not in chosen])
+    left = [n for d, n in enumerate(t.shape) if d not in chosen]
+    return emit("squeeze", lambda net, v: build.reshape(net, v, left), t)
 
 
 def _order(kind: str, t: Tensor, permutation: Ints | None) -> list[int]:
@@ -154,10 +155,14 @@ def _check_elements(t: Tensor, runs: Runs) -> None:
 
 def slice(t: Tensor, start: Any = None, stop: Any = None, step: Any = None, axis: Any = None) -> Tensor:
     """Indices of one or several axes from ``start`` to before ``stop``."""
-    checked("slice", t)
+    return _part("slice", t, start, stop, step, axis)
+
+
+def _part(kind: str, t: Tensor, start: Any, stop: Any, step: Any, axis: Any) -> Tensor:
+    checked(kind, t)
     runs = _runs(t, start, stop, step, axis)
     _check_elements(t, runs)
-    return emit("slice", lambda net, v: _sliced(net, v, runs), t)
+    return emit(kind, lambda net, v: _sliced(net, v, runs), t)
 
 
 def slice_(t: Tensor, start: Any = None, stop: Any = None, step: Any = None, axis: Any = None) -> Tensor:
@@ -241,13 +246,32 @@ def indexed(t: Tensor, key: Any) -> Tensor:
 
 def concat(ts: Sequence[Tensor], axis: int = 0) -> Tensor:
     """Tensors after each other along an axis."""
-    found = list(ts)
-    if not found:
-        raise GraphArgumentError("concat takes at least one tensor")
-    checked("concat", *found)
-    check_same_types("concat", found)
-    dim = one_dim("concat", axis, found[0].rank)
+    found, dim = _in_line("concat", ts, axis)
     return emit("concat", lambda net, *values: build.concat(net, list(values), dim), *found)
+
+
+def concat_(ts: Sequence[Tensor], axis: int = 0) -> Tensor:
+    """A view of tensors after each other along an axis."""
+    found, dim = _in_line("concat_", ts, axis)
+    ends = [int(n) for n in np.cumsum([t.shape[dim] for t in found])]
+
+    def write(net: BlockBuilder, *values: Value) -> list[Value]:
+        return [build.slice_(net, values[-1], dim, end - t.shape[dim], end) for t, end in zip(found, ends, strict=True)]
+
+    return get_current_graph().view("concat_", lambda net, *values: build.concat(net, list(values), dim), write, *found)
+
+
+def _in_line(kind: str, ts: Sequence[Tensor], axis: int) -> tuple[list[Tensor], int]:
+    found = [ts] if isinstance(ts, Tensor) else list(ts)
+    if not found:
+        raise GraphArgumentError(f"{kind} takes at least one tensor")
+    checked(kind, *found)
+    check_same_types(kind, found)
+    dim = one_dim(kind, axis, found[0].rank)
+    rests = {tuple(n for d, n in enumerate(t.shape) if d != dim) for t in found}
+    if len(rests) > 1 or any(t.rank != found[0].rank for t in found):
+        raise GraphArgumentError(f"{kind} has {', '.join(str(list(t.shape)) for t in found)} along axis {axis}")
+    return found, dim
 
 
 def split(t: Tensor, splits: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ...]:
@@ -269,7 +293,7 @@ def subsample(t: Tensor, strides: int | Ints) -> Tensor:
     """Every so many-th index of each dimension."""
     checked("subsample", t)
     steps = [strides] * t.rank if isinstance(strides, int) else list(strides)
-    return slice(t, [None] * len(steps), [None] * len(steps), steps)
+    return _part("subsample", t, [None] * len(steps), [None] * len(steps), steps, None)
 
 
 def ipu_copy(t: Tensor, destination: int, source: int | None = None) -> Tensor:
@@ -287,6 +311,7 @@ def io_tile_copy(t: Tensor) -> Tensor:
 
 __all__ = [
     "concat",
+    "concat_",
     "detach_",
     "flatten",
     "flatten_",
