@@ -6,6 +6,7 @@ import types
 from typing import Any
 
 from abele.frontends.keras.ipu.config import get_ipu_config
+from abele.frontends.popdist import getDeviceId, getNumIpusPerReplica, init
 
 __all__ = [
     "getDeviceId",
@@ -20,10 +21,6 @@ __all__ = [
     "synchronize",
     "tensorflow",
 ]
-
-
-def init(*args: Any, **kwargs: Any) -> None:
-    """Nothing: there is one process."""
 
 
 def getNumInstances() -> int:
@@ -45,16 +42,6 @@ getNumLocalReplicas = getNumTotalReplicas  # noqa: N816
 
 
 def getReplicaIndexOffset() -> int:
-    """0."""
-    return 0
-
-
-def getNumIpusPerReplica() -> int:
-    """1."""
-    return 1
-
-
-def getDeviceId(*args: Any) -> int:
     """0."""
     return 0
 
