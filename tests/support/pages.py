@@ -75,6 +75,8 @@ def load_script(path: Path, name: str = "") -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    # Data classes look their module up while they are made.
+    sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
 
