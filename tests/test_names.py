@@ -13,7 +13,7 @@ import abele
 _ROOT = Path(abele.__file__).parent
 _MOST_POSITIONAL = 6
 
-_FRONT_ENDS = ("poplar/", "pva/", "pvti.py", "frontends/popart/", "frontends/popxl/")
+_FRONT_ENDS = ("poplar/", "pva/", "pvti.py", "frontends/popart/", "frontends/popxl/", "frontends/popxl_addons/")
 """Rooms whose classes bear the names of another product, over a class of ours with the same name."""
 
 _SAME_NAME = {
