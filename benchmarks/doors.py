@@ -246,7 +246,7 @@ def by_popart(network: Network) -> tuple[Any, np.ndarray]:
     x = builder.addInputTensor(popart.TensorInfo("FLOAT", list(network.example.shape)))
     weights = {name: builder.addInitializedInputTensor(array, name) for name, array in network.weights.items()}
     out = network.popart(builder, x, weights)
-    device = popart.DeviceManager().createIpuModelDevice({"numIPUs": 1, "ipuVersion": "ipu21"})
+    device = popart.DeviceManager().createIpuModelDevice({"numIPUs": 1})
     session = popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [out]), device)
     session.prepareDevice()
     session.weightsFromHost()

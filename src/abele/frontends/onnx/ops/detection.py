@@ -2,7 +2,7 @@
 
 The number of picked boxes depends on values, and shapes are known before a run. So a result has as many rows as boxes
 can be picked: of 2 samples, 3 classes and 4 boxes of each at most, 24. The picked ones come first, in ONNX's order (by
-sample, class and falling score); all numbers of rows behind them are -1. TensorRT, OpenVINO and Core ML pad as well.
+sample, class and falling score); all numbers of rows behind them are -1.
 """
 
 from __future__ import annotations
