@@ -18,7 +18,7 @@ from abele.poplibs.popops.expr import _1
 from frontends.popart.popart_kit import All, Final, Perceptron, infer, inference, replicated, training
 
 
-@popart.register_op("Cube", domain="example", version=2)
+@popart.register_op("Cube", domain="tests.example", version=2)
 class Cube(popart.CustomOp):
     """scale · x³."""
 
@@ -41,7 +41,7 @@ def cubes(name: str = "Cube", version: int = 2) -> tuple[Any, str, str, str]:
     builder = popart.Builder()
     x = builder.addInputTensor(popart.TensorInfo("FLOAT", [4]))
     weight = builder.addInitializedInputTensor(np.arange(1, 5, dtype=np.float32), "w")
-    [made] = builder.customOp(name, version, "example", [builder.aiOnnx.mul([x, weight])], {"scale": 0.5}, 1)
+    [made] = builder.customOp(name, version, "tests.example", [builder.aiOnnx.mul([x, weight])], {"scale": 0.5}, 1)
     return builder, x, weight, made
 
 
@@ -62,7 +62,7 @@ def test_custom_op__not_registered__says_how_to_register(name: str, version: int
     builder, *_, made = cubes(name, version)
     with pytest.raises(popart.popart_exception) as refused:
         inference(builder, [made])
-    assert f"{name} '' of the domain 'example' has no lowering" in str(refused.value)
+    assert f"{name} '' of the domain 'tests.example' has no lowering" in str(refused.value)
     assert f"register it, version {version}" in str(refused.value)
 
 
