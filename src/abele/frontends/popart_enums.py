@@ -22,8 +22,10 @@ __all__ = [
     "MergeVarUpdateType",
     "RecomputationType",
     "ReductionType",
+    "ReplicatedTensorSharding",
     "SubgraphCopyingStrategy",
     "SyntheticDataMode",
+    "TensorStorage",
     "VirtualGraphMode",
 ]
 
@@ -149,3 +151,18 @@ class GradientTensorTrackingMethod(IntEnum):
     AllNonViewChangingGradientTensors = 0
     ConvAndMatmulGradients = 1
     GradientsOfUserSpecifiedTensors = 2
+
+
+class TensorStorage(IntEnum):
+    """Place of a tensor, on the chip or in streaming memory."""
+
+    Undefined = 0
+    OffChip = 1
+    OnChip = 2
+
+
+class ReplicatedTensorSharding(IntEnum):
+    """Choice of a part of a tensor for each replica."""
+
+    Off = 0
+    On = 1

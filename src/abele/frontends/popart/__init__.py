@@ -18,10 +18,8 @@ from abele.frontends.popart.annotations import (
     InputSettings,
     RecomputeType,
     ReplicatedStreamMode,
-    ReplicatedTensorSharding,
     TensorLocation,
     TensorLocationSettings,
-    TensorStorage,
     TileSet,
 )
 from abele.frontends.popart.builder import Builder
@@ -111,8 +109,10 @@ from abele.frontends.popart_enums import (
     MergeVarUpdateType,
     RecomputationType,
     ReductionType,
+    ReplicatedTensorSharding,
     SubgraphCopyingStrategy,
     SyntheticDataMode,
+    TensorStorage,
     VirtualGraphMode,
 )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any
 
+from abele.frontends.popart_enums import ReplicatedTensorSharding, TensorStorage
+
 
 class RecomputeType(IntEnum):
     """Choice between keeping a node's results for the backward pass and making them again."""
@@ -15,27 +17,12 @@ class RecomputeType(IntEnum):
     Recomputed = 3
 
 
-class TensorStorage(IntEnum):
-    """Place of a tensor, on the chip or off it."""
-
-    Undefined = 0
-    OffChip = 1
-    OnChip = 2
-
-
 class TileSet(IntEnum):
     """Tiles that hold a tensor."""
 
     Compute = 0
     IO = 1
     Undefined = 2
-
-
-class ReplicatedTensorSharding(IntEnum):
-    """Choice of a part of a tensor for each replica."""
-
-    Off = 0
-    On = 1
 
 
 class ExchangeStrategy(IntEnum):

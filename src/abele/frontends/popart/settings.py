@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from abele.errors import InvalidOptionError
-from abele.frontends.popart.annotations import ReplicatedTensorSharding, TensorLocationSettings, TensorStorage
+from abele.frontends.popart.annotations import TensorLocationSettings
 from abele.frontends.popart.devices import DeviceInfo, SyncPattern
 from abele.frontends.popart.errors import as_poplar, popart_exception
 from abele.frontends.popart.options import AutomaticLossScalingSettings, SessionOptions
@@ -14,7 +14,9 @@ from abele.frontends.popart_enums import (
     MeanReductionStrategy,
     RecomputationType,
     ReductionType,
+    ReplicatedTensorSharding,
     SyntheticDataMode,
+    TensorStorage,
 )
 from abele.machine import System, systems
 from abele.network import Locations, MeanStrategy, PipelineSchedule, Schedule, TensorLocation

@@ -5,15 +5,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any
 
+from abele.frontends.popart_enums import ReplicatedTensorSharding, TensorStorage
 from abele.frontends.popxl.errors import GraphTypeError
-
-
-class TensorStorage(IntEnum):
-    """Place of a tensor, on the chip or in streaming memory."""
-
-    Undefined = 0
-    OffChip = 1
-    OnChip = 2
 
 
 class TileSet(IntEnum):
@@ -22,13 +15,6 @@ class TileSet(IntEnum):
     Compute = 0
     IO = 1
     Undefined = 2
-
-
-class ReplicatedTensorSharding(IntEnum):
-    """Choice of a part of a tensor for each replica."""
-
-    Off = 0
-    On = 1
 
 
 class ExecutionContext(IntEnum):

@@ -51,11 +51,8 @@ class AdamOptimizerStep(OptimizerStep):
             clip_factor: Factor of the gradient after that.
         """
         given = prepared(var, grad, loss_scaling, clip_factor)
-        first = self.moment("first_order", var, first_order_dtype, replica_grouping)
-        second = self.moment("second_order", var, popxl.float32, replica_grouping)
+        first, second = self.moments(var, given, beta1, beta2, first_order_dtype, replica_grouping=replica_grouping)
         step = self.step_count() if bias_correction else None
-        ops.var_updates.accumulate_moving_average_(first, given, beta1)
-        ops.var_updates.accumulate_moving_average_square_(second, given, beta2)
         learned(
             var,
             ops.var_updates.adam_updater(

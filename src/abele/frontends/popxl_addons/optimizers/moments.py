@@ -32,6 +32,16 @@ class OptimizerStep(Module):
         made: Tensor = add(name, zeros, dtype, by_ref=True, replica_grouping=replica_grouping)
         return made
 
+    def moments(
+        self, var: Tensor, grad: Tensor, beta1: Any, beta2: Any, first_order_dtype: Any, *, replica_grouping: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Adam's states ``first_order`` and ``second_order``: means of gradients and of squares, with this one."""
+        first = self.moment("first_order", var, first_order_dtype, replica_grouping)
+        second = self.moment("second_order", var, popxl.float32, replica_grouping)
+        ops.var_updates.accumulate_moving_average_(first, grad, beta1)
+        ops.var_updates.accumulate_moving_average_square_(second, grad, beta2)
+        return first, second
+
     def step_count(self) -> Tensor:
         """The input for the number of updates so far."""
         return self.add_variable_input("step", partial(np.zeros, ()), popxl.float32, by_ref=True)
