@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
 import onnx
@@ -65,9 +66,14 @@ class FitCase:
     optimizer: Optimiser | None = None
     parameters: Sequence[str] | None = None
 
+    @cached_property
+    def graph(self) -> onnx.GraphProto:
+        """The file's graph, read once; nothing changes it."""
+        return read_model(self.source)[0].graph
+
     def own_size(self) -> int:
         """Samples of the model as it is, the first dimension of its inputs; 1 for an open one."""
-        graph = read_model(self.source)[0].graph
+        graph = self.graph
         bound = bound_shapes(graph, self.sized(graph, 1) if self._is_unbound(graph) else self.shapes, self._held)
         return next((shape[0] for shape in bound.values() if shape), 1)
 
@@ -242,7 +248,7 @@ def fit(
         return FitModel(net, groups)
 
     first = model_of(micro_batches[0] if micro_batches else own)
-    fixed = not case.batched(read_model(source)[0].graph)
+    fixed = not case.batched(case.graph)
     sizes = tuple(dict.fromkeys(micro_batches)) if micro_batches else (own,) if fixed else sizes_around(own, batch)
     space = FitSpace(
         system=systems.resolve(system),
@@ -281,7 +287,7 @@ def changes_to_fit(
         return Schedule(accumulation=parts, outputs=OutputMode.FINAL) if trains else Schedule(device_iterations=parts)
 
     def smaller(parts: int) -> NetworkCase | None:
-        if size % parts or not case.batched(read_model(case.source)[0].graph):
+        if size % parts or not case.batched(case.graph):
             return None
         cut, groups, _ = case.read(size // parts)
         return NetworkCase(cut, schedule(parts), groups, chosen)
@@ -298,7 +304,7 @@ def changes_to_fit(
 def _code(found: ModelFit, plan: Spreading) -> Iterator[str]:
     """A plan as lines of Python."""
     case, space = found.case, found.fitted.space
-    graph = read_model(case.source)[0].graph
+    graph = case.graph
     trains, several = found.fitted.training, plan.stages > 1 and not plan.phases
     classes = [type(case.optimizer).__name__] if trains else []
     schedule = list(_schedule(plan, trains))
