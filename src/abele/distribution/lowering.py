@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from abele.distribution.changed_in_place import StateChange
+from abele.distribution.cache_shapes import cache_shapes
+from abele.distribution.changed_in_place import StateChange, changed_in_block
 from abele.distribution.combined_momenta import CombinedMomenta
 from abele.distribution.lowering_cache import Repeats, lowering_context
 from abele.distribution.matrix_parts import MatrixPart, matrix_parts
@@ -18,6 +19,7 @@ from abele.distribution.update import GroupUpdate
 from abele.graph import Copy, DebugRecord, Graph, RemoteBuffer, Steps, Tensor, Variable, WriteUndef
 from abele.network.ir import Dense, NetworkOp, OpBlock, Place, Stage, Value, is_spread
 from abele.network.ir.network import attributes_key, contents_of
+from abele.network.ir.value import Shape
 from abele.network.joined_copies import joined
 from abele.network.off_chip import LOAD, handed_on, stores_rows
 from abele.network.registry import OpRule, rule_of
@@ -80,6 +82,8 @@ class Lowering:
         self.rows: dict[Value, WeightRow] = {}
         self.changes: dict[Value, StateChange] = {}
         self.changed: set[Value] = set()
+        self._in_bodies: dict[Value, Value] = {}
+        self._released: set[Value] = set()
         self._outer = outer
         self._is_spread = False
         self._stands_for: dict[Value, Value] = {}
@@ -90,6 +94,7 @@ class Lowering:
         self._like: dict[Value, Value] = {}
         self._knows_leaving = False
         self._parts: dict[Value, MatrixPart] = {}
+        self._caches: dict[Value, Shape] = {}
         self._models: dict[Value, Tensor] = {}
         self._leaves_as: dict[Value, Value] = {}
         self._computed_here: set[Value] = set()
@@ -184,6 +189,10 @@ class Lowering:
         """The tensor that the op of ``value`` is to write to, where its first reader has made one."""
         return self._given.get(value)
 
+    def cache_of(self, value: Value) -> Shape | None:
+        """Shape [rows, kv heads, width] of the cache that ``value`` becomes, if attention over pages reads it here."""
+        return self._caches.get(value)
+
     def may_lie_as_wanted(self, value: Value) -> bool:
         """True for a value without a layout that is computed when it is first read, or is a parameter of a function."""
         to, entering = self._entrance(value)
@@ -259,6 +268,7 @@ class Lowering:
             if product.size * product.dtype.bytes >= _LARGE_PRODUCT * self.graph_of(product.place).num_tiles:
                 self._like.setdefault(product, addend)
         self._parts.update(matrix_parts(ops))
+        self._caches.update(cache_shapes(ops))
 
     def lower(self, ops: Iterable[NetworkOp], *, settle: bool = True) -> None:
         """Lower ops that were announced, in order.
@@ -336,13 +346,41 @@ class Lowering:
 
     def _change_in_place(self, op: NetworkOp) -> None:
         """Let an op write new contents of a state onto the old ones, unless something that waits reads these."""
-        change = self.changes.get(op.output) if op.outputs else None
-        if change is None or any(not change.shown.isdisjoint(w.inputs) for w in self._waiting.values()):
-            return
-        tensor = self[change.state]
-        if not tensor.contains_aliases and not tensor.contains_constant:
-            self._given[op.output] = tensor
-            self.changed.add(op.output)
+        for made in op.outputs:
+            change = self.changes.get(made)
+            if change is None or not self._may_change(op, change):
+                continue
+            if op.regions or op.function is not None:
+                # Its first reader in a body lays out the state, unless a view of it did.
+                if change.operand is change.before or self[change.operand].is_same_view(self[change.state]):
+                    self._in_bodies[made] = change.operand
+                continue
+            state, tensor = self[change.state], self[change.operand]
+            whole = tensor.variables == state.variables and tensor.size == state.size
+            if whole and not state.contains_aliases and not state.contains_constant:
+                self._given[made] = tensor
+                self._released.add(change.operand)
+                self.changed.add(made)
+
+    def _may_change(self, op: NetworkOp, change: StateChange) -> bool:
+        is_there = change.before is change.state or change.before in self.changed
+        if not is_there or self.remote is not None or self.is_table(change.state):
+            return False
+        for value, waiting in list(self._waiting.items()):
+            if value in self._waiting and not change.shown.isdisjoint(waiting.inputs):
+                if op.kind == "map":  # It is as fast beside the state, which is copied to then.
+                    return False
+                self[value]
+                self._go_to(op.place)
+        return True
+
+    def is_in_place(self, state: Value, new: Value) -> bool:
+        """True if the new contents of a state are where it is already."""
+        return new in self.changed or (bool(self.changed) and self[new].is_same_view(self[state]))
+
+    def changed_in_bodies(self, made: Value) -> Value | None:
+        """The state whose place a result of a loop or a branch is to take, or what an earlier change made of it."""
+        return self._in_bodies.get(made)
 
     def lower_onto(self, op: NetworkOp, total: Tensor, scale: float) -> None:
         """Lower an op that was announced so that it adds its result, times ``scale``, to ``total``."""
@@ -533,6 +571,7 @@ class Lowering:
         owned: Iterable[Value] = (),
         leaving: Iterable[Value] = (),
         unread: Sequence[bool] = (),
+        homes: Mapping[int, int] | None = None,
     ) -> list[Tensor | None]:
         """Lower a block here and now; returns its results, None for tables in streaming memory.
 
@@ -542,22 +581,26 @@ class Lowering:
             owned: Parameters whose tensors the block may overwrite.
             leaving: Values here for its results, in order, where they may be laid out as these are to be.
             unread: True for the results that nothing reads, in order.
+            homes: Numbers of results by those of the parameters that they are new contents of, which may be changed
+                where they lie. A parameter that is such a result as it is gives None.
         """
         before = len(self.graph.variables)
         inner = self._inside(block, arguments)
+        inner.changes = changed_in_block(block, homes or {})
         inner._owned.update(owned)
         inner._leaves_as.update(zip(block.results, leaving, strict=False))
-        results = inner._run_block(block)
+        kept = {block.parameters[p] for p, r in (homes or {}).items() if block.results[r] is block.parameters[p]}
+        results = inner._run_block(block, kept)
         if any(unread):
             entering = {v for p in block.parameters if p in inner._tensors for v in inner[p].variables}
             self.forget(results, unread, set(self.graph.variables[before:]) - entering)
         return results
 
-    def _run_block(self, block: OpBlock) -> list[Tensor | None]:
+    def _run_block(self, block: OpBlock, kept: Collection[Value] = ()) -> list[Tensor | None]:
         """Results of a block that this is the lowering of; its ops may leave on another IPU than they began."""
         where = self.repeats.where
         self.run(block.ops, block.results)
-        results = [None if self.is_table(v) else self[v] for v in block.results]
+        results = [None if self.is_table(v) or v in kept else self[v] for v in block.results]
         self.repeats.where = where
         return results
 
@@ -626,6 +669,8 @@ class Lowering:
 
     def _may_overwrite(self, value: Value) -> bool:
         # One reader, which is the caller: nothing else can see the write.
+        if value in self._released:
+            return True
         return value in self._owned and self._readers.get(value) == 1 and value not in self.leaves
 
     def variable_like(self, tensor: Tensor, name: str) -> Tensor:

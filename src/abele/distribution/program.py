@@ -484,9 +484,9 @@ class _ProgramBuilder:
         steps = {op.output: op for op in self.net.ops if op.kind == "update"}
         changes = {s: steps[v].inputs[0] if v in steps else v for s, v in self.net.updates.items()}
         changes = {s: v for s, v in changes.items() if v is not s and s not in self.net.accumulators}
-        changes = {s: v for s, v in changes.items() if v not in self.to.changed and v.stage != Stage.UPDATE}
         # Rows of tables in streaming memory are there already.
-        changes = {s: v for s, v in changes.items() if not self.to.is_table(s)}
+        changes = {s: v for s, v in changes.items() if v.stage != Stage.UPDATE and not self.to.is_table(s)}
+        changes = {s: v for s, v in changes.items() if not self.to.is_in_place(s, v)}
         # One state's new contents may be another's old ones: these are kept before any is written.
         written = {variable for state in changes for variable in self.to[state].variables}
         sources = {

@@ -409,6 +409,11 @@ class RegionBuilder(BlockBuilder):
         self._defined.add(made)
         return made
 
+    def bound(self, value: Value, limit: int, what: str, exception: int | None = None, *, lowest: int = 0) -> None:
+        """As around, for values from there; the host never sees those that are made here, and cannot check them."""
+        if value not in self._defined:
+            self.outer.bound(value, limit, what, exception, lowest=lowest)
+
     def trip(self) -> Value:
         """A new parameter that counts the trips of a loop, from 0; random ops draw afresh for each."""
         self._trip = self._parameter(Value((), i32, "trip", place=self._place))

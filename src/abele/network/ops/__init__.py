@@ -3,6 +3,7 @@
 from abele.network.ops import (
     barrier,
     block_attention,
+    cached_attention,
     checkpoint,
     constant,
     control,
@@ -27,6 +28,7 @@ from abele.network.ops import (
     plain_recurrent,
     pooling,
     probe,
+    quantised,
     recurrent,
     reduction,
     replicas,
@@ -48,6 +50,7 @@ from abele.network.ops import (
 __all__ = [
     "barrier",
     "block_attention",
+    "cached_attention",
     "checkpoint",
     "constant",
     "control",
@@ -73,6 +76,7 @@ __all__ = [
     "plain_recurrent",
     "pooling",
     "probe",
+    "quantised",
     "recurrent",
     "reduction",
     "replicas",

@@ -7,6 +7,7 @@ from dataclasses import replace
 from abele.network.ir import BlockBuilder, FrozenDict, NetworkOp, PlanHint, Value
 from abele.network.ops.barrier import barrier
 from abele.network.ops.block_attention import block_attention, block_product, block_scores, block_softmax
+from abele.network.ops.cached_attention import cached_attention
 from abele.network.ops.checkpoint import checkpoint
 from abele.network.ops.constant import full
 from abele.network.ops.control import call, cond, loop, switch, while_
@@ -28,6 +29,7 @@ from abele.network.ops.own_op import own_op
 from abele.network.ops.plain_recurrent import gru, plain_rnn
 from abele.network.ops.pooling import pool
 from abele.network.ops.probe import keep, print_value
+from abele.network.ops.quantised import dequantise, look_up_quantised, quantised_linear
 from abele.network.ops.recurrent import lstm
 from abele.network.ops.reduction import mean, reduce, sum_to
 from abele.network.ops.replicas import (
@@ -121,6 +123,7 @@ __all__ = [
     "block_product",
     "block_scores",
     "block_softmax",
+    "cached_attention",
     "call",
     "cast",
     "checkpoint",
@@ -129,6 +132,7 @@ __all__ = [
     "convolution",
     "ctc_decode",
     "ctc_loss",
+    "dequantise",
     "detach",
     "draw",
     "dropout",
@@ -147,6 +151,7 @@ __all__ = [
     "load_row",
     "look_up",
     "look_up_groups",
+    "look_up_quantised",
     "loop",
     "loss_scale",
     "lstm",
@@ -168,6 +173,7 @@ __all__ = [
     "pool",
     "positions",
     "print_value",
+    "quantised_linear",
     "random_words",
     "read_row",
     "read_window",

@@ -202,8 +202,15 @@ class CallRule(LazyReader):
         if op in to.functions:
             return to.functions.call(to, op, partial(body_of, op))
         unread, body = [to.is_dead(v) for v in op.outputs], body_of(op)
-        owned = to.handed_over(body, op.inputs)
-        return tuple(to.block(body, op.inputs, owned=owned, leaving=op.outputs, unread=unread))
+        owned, before = to.handed_over(body, op.inputs), _staying(to, op)
+        homes = {op.inputs.index(v): n for n, v in enumerate(before) if v is not None}
+        made = to.block(body, op.inputs, owned=owned, leaving=op.outputs, unread=unread, homes=homes)
+        for number, state in enumerate(before):
+            if state is not None:
+                result = made[number]
+                made[number] = result = to[state] if result is None else result
+                to.changed |= {op.outputs[number]} if result.is_same_view(to[state]) else set()
+        return tuple(made)
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """A call of the function's backward function; the call itself also gives what that needs."""
@@ -214,6 +221,15 @@ def _fit(what: str, block: OpBlock, inputs: Sequence[Value]) -> None:
     require(len(inputs) == len(block.parameters), f"{what} takes {len(block.parameters)} values, not {len(inputs)}")
     for number, (value, parameter) in enumerate(zip(inputs, block.parameters, strict=True)):
         require(value.type == parameter.type, f"operand {number} ({value}) is no {parameter} of {what}")
+
+
+def _staying(to: Lowering, op: NetworkOp) -> list[Value | None]:
+    """For each result of a call or branch the state whose place it takes, None where it takes none."""
+    before = [to.changed_in_bodies(v) for v in op.outputs]
+    is_view = [
+        v is not None and to.has_layout(v) and (to[v].contains_aliases or to[v].contains_constant) for v in before
+    ]
+    return [None if view else v for view, v in zip(is_view, before, strict=True)]
 
 
 # --- loops ------------------------------------------------------------------------------------------------------------
@@ -243,12 +259,15 @@ class Looping(LazyReader):
         raise no_derivative(op, "a loop of unknown length", "use a loop with a fixed number of trips")
 
     def _states(self, to: Lowering, op: NetworkOp) -> list[Tensor | None]:
-        """A variable for each carried value, with its value before the first trip; None for tables off the chip."""
+        """A variable for each carried value, with its value before the first trip.
+
+        None for tables off the chip, and for states that trips change where they lie.
+        """
         body, states = op.regions[-1], list[Tensor | None]()
         for number, (value, parameter) in enumerate(
             zip(op.inputs[: op.attrs["carried"]], body.parameters[1:], strict=False)
         ):
-            if to.is_table(value):
+            if to.is_table(value) or self._stays(to, op, number):
                 states.append(None)
                 continue
             tensor = to[value]
@@ -259,6 +278,29 @@ class Looping(LazyReader):
             to.prog.add(WriteUndef(state) if is_written else Copy(tensor, state, name="carried"))
             states.append(state)
         return states
+
+    @staticmethod
+    def _stays(to: Lowering, op: NetworkOp, number: int) -> bool:
+        """True for a state that is the loop's variable itself: it lies well for the body, or nowhere yet."""
+        body, value = op.regions[-1], op.inputs[number]
+        if to.changed_in_bodies(op.outputs[number]) is not value:
+            return False
+        if not to.has_layout(value):
+            return True
+        tensor = to[value]
+        if tensor.contains_aliases or tensor.contains_constant:
+            return False
+        with to.on(value.place):
+            return laid_for_windows(to, body.ops, body.parameters[1 + number], tensor) is None
+
+    def _ended(self, to: Lowering, op: NetworkOp, states: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
+        """Places of the carried values after the last trip."""
+        made = list(states)
+        for number, (before, after) in enumerate(zip(op.inputs, op.outputs, strict=False)):
+            if made[number] is None and not to.is_table(before):
+                made[number] = to[before]
+                to.changed.add(after)
+        return tuple(made)
 
     def _around(self, to: Lowering, op: NetworkOp) -> list[Value | Tensor]:
         """Values that the body reads from around; arrays of windows are copied to where these are cut, once."""
@@ -290,8 +332,12 @@ class Looping(LazyReader):
         trip: Tensor = counter if counter is not None else to.graph.constant(i32, (), 0, name="trip")
         with to.into(Steps(name="trip")) as body:
             arguments: list[Value | Tensor] = [trip, *_held(op, states), *around]
-            results = to.block(region, arguments, owned=region.parameters[1 : 1 + len(states)])
-            carried = [(r, s) for r, s in zip(results, states, strict=True) if r is not None and s is not None]
+            # What trips carry is theirs to change: the next one sees the result in its place.
+            own = [n for n, v in enumerate(op.inputs[: len(states)]) if not to.is_table(v)]
+            owned = region.parameters[1 : 1 + len(states)]
+            results = to.block(region, arguments, owned=owned, homes={n + 1: n for n in own})
+            places = [to[op.inputs[n]] if n in own and s is None else s for n, s in enumerate(states)]
+            carried = [(r, s) for r, s in zip(results, places, strict=True) if r is not None and s is not None]
             copy_together(to, [r for r, _ in carried], [s for _, s in carried])
             if counter is not None:
                 popops.map_in_place(to.graph, _1 + 1, [counter], to.prog, name="next_trip")
@@ -346,20 +392,19 @@ def _as_progression(made: Array) -> Expr | None:
     return scaled + first if first else scaled
 
 
-def copy_together(to: Lowering, sources: Sequence[Tensor], destinations: Sequence[Tensor]) -> None:
+def copy_together(to: Lowering, sources: Sequence[Tensor], destinations: Sequence[Tensor], name: str = "carry") -> None:
     """Copies that all read before any of them writes.
 
     What is in its place already is not copied; a source that shows elements of another destination is first copied
     aside, which a swap needs.
     """
+    moving = [(s, d) for s, d in zip(sources, destinations, strict=True) if s is not d and not s.is_same_view(d)]
     aside = []
-    for number, source in enumerate(sources):
-        others = {v for i, d in enumerate(destinations) if i != number for v in d.variables}
-        is_there = source is destinations[number]
-        aside.append(source if is_there or not others & set(source.variables) else to.copied(source, "aside"))
-    for source, destination in zip(aside, destinations, strict=True):
-        if source is not destination:
-            to.prog.add(Copy(source, destination, name="carry"))
+    for number, (source, _) in enumerate(moving):
+        others = {v for i, (_, d) in enumerate(moving) if i != number for v in d.variables}
+        aside.append(source if others.isdisjoint(source.variables) else to.copied(source, "aside"))
+    for source, (_, destination) in zip(aside, moving, strict=True):
+        to.prog.add(Copy(source, destination, name=name))
 
 
 @rule("loop")
@@ -394,7 +439,7 @@ class LoopRule(Looping):
         """A Repeat."""
         states, counter = self._states(to, op), self._trip(to, op, op.regions[0])
         to.prog.add(Repeat(op.attrs["count"], self._body(to, op, states, counter)))
-        return tuple(states)
+        return self._ended(to, op, states)
 
 
 @rule("while")
@@ -427,7 +472,7 @@ class WhileRule(Looping):
             (holds,) = to.block(op.regions[0], [*_held(op, states), *op.inputs[len(states) :]])
         assert holds is not None
         to.prog.add(RepeatWhileTrue(test, holds, self._body(to, op, states, counter)))
-        return tuple(states)
+        return self._ended(to, op, states)
 
 
 # --- branches ---------------------------------------------------------------------------------------------------------
@@ -461,18 +506,30 @@ class Branching(LazyReader):
         return tuple(run.block(op.regions[self.choice(op, args[0])], args[1:]))
 
     def _regions(self, to: Lowering, op: NetworkOp) -> tuple[list[Steps], list[Tensor | None]]:
-        """The program of each region, all of which leave their results in the same variables."""
-        programs, results = [], list[Tensor | None]()
+        """The program of each region, all of which leave their results in the same variables.
+
+        States that regions change where they lie, or hand on as they are, stay there.
+        """
+        before = _staying(to, op)
+        homes = {op.inputs.index(v) - 1: n for n, v in enumerate(before) if v is not None}
+        programs, made = list[Steps](), list[list[Tensor | None]]()
+        results = list[Tensor | None]()
         for region in op.regions:
             with to.into(Steps(name="branch")) as prog:
-                made = to.block(region, op.inputs[1:])
+                made.append(to.block(region, op.inputs[1:], homes=homes))
                 # Laid out as the first region makes them; the others copy into that.
-                results = results or [self._result_like(to, v, t) for v, t in zip(op.outputs, made, strict=True)]
-                for source, destination in zip(made, results, strict=True):
-                    if source is None or destination is None:
-                        continue
-                    prog.add(Copy(source, destination, name="result"))
+                fresh = [None if s is not None else t for s, t in zip(before, made[-1], strict=True)]
+                results = results or [self._result_like(to, v, t) for v, t in zip(op.outputs, fresh, strict=True)]
             programs.append(prog)
+        # States are laid out by the first of all regions that reads them.
+        for number, state in enumerate(before):
+            if state is not None:
+                results[number] = to[state]
+                to.changed.add(op.outputs[number])
+        for prog, leaving in zip(programs, made, strict=True):
+            pairs = [(t, r) for t, r in zip(leaving, results, strict=True) if t is not None and r is not None]
+            with to.into(prog):
+                copy_together(to, [t for t, _ in pairs], [r for _, r in pairs], "result")
         return programs, results
 
     def _result_like(self, to: Lowering, value: Value, made: Tensor | None) -> Tensor | None:

@@ -65,11 +65,13 @@ class Outline(Pass):
     Attributes:
         min_ops: Shortest stretch that is worth a function.
         min_calls: Fewest occurrences.
+        scope: Begin of all names of functions, for networks that are joined afterwards.
     """
 
     name: ClassVar[str] = "outline"
     min_ops: int = 8
     min_calls: int = 2
+    scope: str = ""
 
     def run(self, net: Network) -> Network:
         """The network with calls, with the same results in the same order."""
@@ -187,7 +189,7 @@ class _Outlining:
 
     def _name(self, path: str) -> str:
         """A name for a function, from the module path of its first call: ``encoder.layers`` of ``encoder/layers/0``."""
-        parts = [p for p in path.split("/") if p.isidentifier()]
+        parts = [p for p in (*self._settings.scope.split("/"), *path.split("/")) if p.isidentifier()]
         stem = ".".join(parts) or "repeated"
         name, number = stem, 2
         while name in self._names:

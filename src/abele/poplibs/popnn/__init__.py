@@ -3,7 +3,7 @@
 Names are those of PopLibs in snake_case; its camelCase names work too.
 """
 
-from abele.poplibs.popnn import ctc, ctc_infer, gru, lstm, nonlinearity_named, norms, pooling, rnn
+from abele.poplibs.popnn import attention, ctc, ctc_infer, gru, lstm, nonlinearity_named, norms, pooling, rnn
 from abele.poplibs.popnn.argmax import arg_max, arg_min, max_and_arg_max, min_and_arg_min
 from abele.poplibs.popnn.cpp_forms import FORMS
 from abele.poplibs.popnn.kinds import LossType, NonLinearityType, PoolingType
@@ -52,6 +52,7 @@ __all__ = [
     "LossType",
     "NonLinearityType",
     "add_codelets",
+    "attention",
     "bn",
     "gn",
     "in_",

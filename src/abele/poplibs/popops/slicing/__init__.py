@@ -23,6 +23,7 @@ from abele.poplibs.popops.slicing.multi_layout import (
     create_slice_tensor,
     create_sliceable_tensor,
     is_stored_for,
+    stored_entries,
     stored_parts,
 )
 from abele.poplibs.popops.slicing.multi_slice import grouped_multi_slice, multi_slice
@@ -71,6 +72,7 @@ __all__ = [
     "scatter",
     "select_scalar_from_rows",
     "sequence_slice",
+    "stored_entries",
     "stored_parts",
     "update_scalar_in_rows",
     "validate_indices_by_default",

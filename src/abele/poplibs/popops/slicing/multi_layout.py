@@ -268,6 +268,27 @@ def stored_parts(table: Tensor, num_lookups: int, num_tiles: int) -> int:
     return stored if stored > 1 else int(splits[splits * whole <= max(num_tiles, whole)].max(initial=1))
 
 
+def stored_entries(graph: Graph, table: Tensor, column_split: int) -> int | None:
+    """Parts of entries in which ``table`` [1, entries, columns] lies on the tiles of a plan; None if on others."""
+    groups, entries, columns = table.shape
+    plan = SlicePlan(table.dtype, entries, columns, 1, groups, column_split=column_split)
+    if groups != 1 or not table.size or not is_stored_for(table, plan):
+        return None
+    stored = graph.mapping_of(blocked(table, plan).flatten())
+    size, rest = divmod(int(stored.begin[1]), plan.width) if len(stored.begin) > 1 else (entries, 0)
+    if rest or not 0 < size <= entries:
+        return None
+    plan = replace(plan, entry_split=-(-entries // size))
+    if plan.tiles > graph.num_tiles or plan.entries_per_part != size:
+        return None
+    parts = plan.parts
+    first, rows = own_entries(plan, parts)
+    begin = (parts.column * entries + first) * plan.width
+    order = np.flatnonzero(rows)[np.argsort(begin[np.flatnonzero(rows)], kind="stable")]
+    lies = np.array_equal(stored.begin, begin[order]) and np.array_equal(stored.tile, parts.tile[order])
+    return plan.entry_split if lies else None
+
+
 def _is_one_stretch(table: Tensor, plan: SlicePlan) -> bool:
     """True if the first two rows of the first part of the columns follow each other."""
     zero = np.zeros(1, np.int64)
