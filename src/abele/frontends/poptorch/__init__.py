@@ -26,6 +26,7 @@ from abele.frontends.poptorch import (
     testing,
     unit_scaling,
 )
+from abele.frontends.poptorch.capture.quantised_products import quantised_embedding, quantised_linear
 from abele.frontends.poptorch.enums import (
     AutoStage,
     CommGroupType,
@@ -51,7 +52,9 @@ from abele.frontends.poptorch.experts import MixtureOfExperts
 from abele.frontends.poptorch.fitting import Fit, changes_to_fit, fit
 from abele.frontends.poptorch.functions import tensor_parallel
 from abele.frontends.poptorch.functions.annotations import Attribute, NameScope
+from abele.frontends.poptorch.functions.cached_attention import cached_attention
 from abele.frontends.poptorch.functions.custom_ops import CustomOp, custom_op, register_op
+from abele.frontends.poptorch.functions.keyed_draws import keyed_uniform
 from abele.frontends.poptorch.functions.ops import (
     CPU,
     cond,
@@ -67,7 +70,10 @@ from abele.frontends.poptorch.functions.ops import (
     set_overlap_for_output,
 )
 from abele.frontends.poptorch.functions.planning_hints import MultiConv, set_available_memory
+from abele.frontends.poptorch.functions.quantised import QuantisedEmbedding, QuantisedLinear
 from abele.frontends.poptorch.functions.slices import dynamic_slice, dynamic_update
+from abele.frontends.poptorch.functions.sparq import sparq_attention
+from abele.frontends.poptorch.hugging_face.generation import generate, generating
 from abele.frontends.poptorch.loading.accessor import AsynchronousDataAccessor
 from abele.frontends.poptorch.loading.data import DataLoader
 from abele.frontends.poptorch.logs import set_up, setLogLevel
@@ -94,6 +100,7 @@ from abele.frontends.poptorch.program.blocks import BeginBlock, Block, BlockFunc
 from abele.frontends.poptorch.program.blocks import print_with_blocks as print
 from abele.frontends.poptorch.program.losses import identity_loss
 from abele.frontends.poptorch.program.recording import isRunningOnIpu, registerPostCompileHook, registerPreCompileHook
+from abele.frontends.poptorch.resident import Loop, ProgramState, ResidentPrograms, programs
 from abele.frontends.poptorch.training import optim
 from abele.frontends.poptorch.values.geometric import registerGeometricCustomArgParsers
 from abele.frontends.poptorch.values.structures import ICustomArgParser, registerCustomArgParser
@@ -121,6 +128,7 @@ __all__ = [
     "HalfFloatCastingBehavior",
     "ICustomArgParser",
     "Liveness",
+    "Loop",
     "MatMulSerializationMode",
     "MeanReductionStrategy",
     "MixtureOfExperts",
@@ -134,8 +142,12 @@ __all__ = [
     "Phase",
     "PipelinedExecution",
     "PoplarExecutor",
+    "ProgramState",
+    "QuantisedEmbedding",
+    "QuantisedLinear",
     "RecoverableError",
     "ReductionType",
+    "ResidentPrograms",
     "SerialPhasedExecution",
     "ShardedExecution",
     "SharingStrategy",
@@ -149,6 +161,7 @@ __all__ = [
     "_logging",
     "_poplar_executor",
     "accessAttributes",
+    "cached_attention",
     "changes_to_fit",
     "cond",
     "createPoptorchError",
@@ -162,6 +175,8 @@ __all__ = [
     "for_loop",
     "fp8",
     "fps",
+    "generate",
+    "generating",
     "getIpuTensorId",
     "identity_loss",
     "importPoptorchMetadataFromFile",
@@ -170,6 +185,7 @@ __all__ = [
     "ipuHardwareVersion",
     "ipu_print_tensor",
     "isRunningOnIpu",
+    "keyed_uniform",
     "load",
     "load_checkpoint",
     "module_repr",
@@ -180,6 +196,9 @@ __all__ = [
     "poptorch_core",
     "print",
     "profiling",
+    "programs",
+    "quantised_embedding",
+    "quantised_linear",
     "recomputationCheckpoint",
     "registerCustomArgParser",
     "registerGeometricCustomArgParsers",
@@ -193,6 +212,7 @@ __all__ = [
     "set_available_memory",
     "set_overlap_for_input",
     "set_overlap_for_output",
+    "sparq_attention",
     "sparse",
     "tensor_parallel",
     "testing",

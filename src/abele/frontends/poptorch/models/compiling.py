@@ -162,6 +162,11 @@ class Placing:
         )
         return placement.places
 
+    @property
+    def num_ipus(self) -> int:
+        """IPUs that the blocks are on."""
+        return self._placement.num_ipus
+
     def settings(self, settings: Settings) -> Settings:
         """Settings with the machine for all replicas of the model.
 

@@ -3,6 +3,7 @@
 from abele.frontends.poptorch.capture.aten import (
     arithmetic,
     attention,
+    cached_attention,
     collectives,
     columns,
     contraction,
@@ -24,6 +25,7 @@ from abele.frontends.poptorch.capture.aten import (
     own,
     padding,
     pooling,
+    quantised,
     random,
     recurrent,
     reductions,
@@ -41,6 +43,7 @@ from abele.frontends.poptorch.capture.aten import (
 __all__ = [
     "arithmetic",
     "attention",
+    "cached_attention",
     "collectives",
     "columns",
     "contraction",
@@ -62,6 +65,7 @@ __all__ = [
     "own",
     "padding",
     "pooling",
+    "quantised",
     "random",
     "recurrent",
     "reductions",

@@ -97,6 +97,14 @@ def random_from(call: OperatorCall, value: Value, low: int, high: int | None = N
     return _integers(call, low, _highest(call.dtype) if high is None else high)
 
 
+@aten("abele.keyed_uniform")
+def keyed_uniform(call: OperatorCall, keys: Value, count: int) -> Value:
+    """Uniform in (0, 1), of the elements' numbers under each key."""
+    net = call.net
+    words = build.random_words(net, build.bitcast(net, build.cast(net, keys, i32), u32), (count,))
+    return call.map(unit_inside(x), words, common=u32)
+
+
 # --- normal -----------------------------------------------------------------------------------------------------------
 
 
