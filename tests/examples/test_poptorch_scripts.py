@@ -76,6 +76,7 @@ def test_mixture_of_experts__on_one_ipu_and_over_two__learns(group_size: int, dr
     assert not routed.dropped or not dropless
 
 
+@pytest.mark.slow
 def test_phased__stack_larger_than_its_ipu__learns_what_the_host_does() -> None:
     fits, loss, expected, used = load("phased").main(layers=10, width=256, tiles=8, updates=3)
     assert not fits
@@ -83,6 +84,7 @@ def test_phased__stack_larger_than_its_ipu__learns_what_the_host_does() -> None:
     assert used < 0.9
 
 
+@pytest.mark.slow
 def test_pipeline__beside_one_ipu_and_shards__learns_the_same_in_fewer_cycles() -> None:
     found = load("pipeline").main(width=64, layers=4, accumulation=16, updates=2)
     losses, cycles = zip(*found.values(), strict=True)
@@ -91,6 +93,7 @@ def test_pipeline__beside_one_ipu_and_shards__learns_the_same_in_fewer_cycles() 
     assert cycles[2] < 0.8 * cycles[1]
 
 
+@pytest.mark.slow
 def test_sparse_training__a_few_epochs__learn() -> None:
     curves = load("sparse_training").main(density=0.25, epochs=4, width=64, count=600, networks=("RigL",))
     assert curves["RigL"][-1] > 0.2

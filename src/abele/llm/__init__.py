@@ -1,0 +1,1 @@
+"""Language models: modules, generation on the device, serving, sizing and tuning."""

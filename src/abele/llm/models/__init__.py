@@ -1,0 +1,1 @@
+"""Language models as plain PyTorch modules, one file per family."""
