@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from abele.cli.chat import ABOUT, chat
 from abele.cli.output import console, print_json
 from abele.cli.view import serve
 from abele.machine import System
@@ -88,6 +89,8 @@ def _command(name: str) -> Callable[..., None]:
 
 for _name, _demo in DEMOS.items():
     demo_app.command(_name, help=_demo.about)(_command(_name))
+
+demo_app.command("chat", help=ABOUT)(chat)
 
 LOW_PRECISION = Demo("Train a GPT and a small BERT in float32, float16 and 8-bit floats, and compare the curves.")
 

@@ -26,7 +26,10 @@ def fit(
         ),
     ],
     system: Annotated[str, typer.Option("--system", help="Preset (abele systems) or description file.")] = "pod16",
-    batch: Annotated[int | None, typer.Option("--batch", help="Samples of one update; any number by default.")] = None,
+    batch: Annotated[
+        str | None,
+        typer.Option("--batch", help="Samples of one update; any number by default. With --decode: 1,8,32."),
+    ] = None,
     micro_batch: Annotated[
         str | None, typer.Option("--micro-batch", help="Sizes of the micro-batch to try, such as 2,4,8.")
     ] = None,
@@ -49,6 +52,17 @@ def fit(
             "--tensor", help="Sizes of groups of replicas that compute one model together, to try: 1,2,4; 1 is none."
         ),
     ] = "1",
+    decode: Annotated[
+        bool,
+        typer.Option(
+            "--decode", help="A language model that makes tokens: llama-2-7b or another name, or a JSON file."
+        ),
+    ] = False,
+    prompt: Annotated[int, typer.Option("--prompt", help="With --decode: tokens of a prompt.")] = 512,
+    new: Annotated[int, typer.Option("--new", help="With --decode: tokens that follow.")] = 256,
+    format: Annotated[
+        str, typer.Option("--format", help="With --decode: formats of weights to try: f16,int8,int4-64.")
+    ] = "f16",
     inference: Annotated[bool, typer.Option("--inference", help="Run the model forward alone.")] = False,
     shape: Annotated[
         list[str] | None,
@@ -76,8 +90,11 @@ def fit(
     A function in a file returns the model and the example inputs of one micro-batch, and may return an optimiser too;
     with one the model is trained, else it runs forward alone. A mapping behind these is a plan for --tensor: how each
     named layer is split over a group, as poptorch.tensor_parallel.parallelize_module takes it. An ONNX file runs
-    forward alone, or is trained with --train.
+    forward alone, or is trained with --train. With --decode it is a language model, and the question what tokens cost.
     """
+    if decode:
+        _decode(model, system, (prompt, new), batch, format, half_partials=half_partials, json=json)
+        return
     if not is_onnx(model) and importlib.util.find_spec("torch") is None:
         raise MissingPackageError(
             "abele fit needs PyTorch, which is not installed", remedy="pip install 'abele[torch]'"
@@ -88,7 +105,7 @@ def fit(
     question = FitQuestion(
         model=model,
         system=systems.resolve(system),
-        batch=batch,
+        batch=None if batch is None else _number("--batch", batch),
         micro_batches=None if micro_batch is None else _numbers("--micro-batch", micro_batch),
         half_partials=half_partials,
         io_tiles=_numbers("--io-tiles", io_tiles),
@@ -119,6 +136,41 @@ def fit(
     for length, found in by_length.items():
         console().print(Text(f"\nsequences of {length:,}\n"), soft_wrap=True)
         _show(found, code=code, of=question)
+
+
+def _decode(
+    model: str, system: str, tokens: tuple[int, int], batch: str | None, format: str, *, half_partials: bool, json: bool
+) -> None:
+    """Answer what tokens of a language model cost."""
+    if importlib.util.find_spec("torch") is None:
+        raise MissingPackageError(
+            "abele fit --decode needs PyTorch, which is not installed", remedy="pip install 'abele[torch]'"
+        )
+    from abele.cli.fit_decode import fit_decode
+    from abele.machine import systems
+
+    with _progress() as report:
+        found = fit_decode(
+            model,
+            system=systems.resolve(system),
+            prompt=tokens[0],
+            new=tokens[1],
+            batches=_numbers("--batch", batch or "1"),
+            formats=tuple(format.split(",")),
+            half_partials=half_partials,
+            progress=report,
+        )
+    if json:
+        print_json(found.to_json())
+    else:
+        console().print(Text(str(found)), soft_wrap=True)
+
+
+def _number(option: str, given: str) -> int:
+    numbers = _numbers(option, given)
+    if len(numbers) != 1:
+        raise InvalidOptionError(f"{option} takes one whole number, got {given!r}", because="several are for --decode")
+    return numbers[0]
 
 
 def _show(found: FitAnswer, *, code: bool, of: FitQuestion) -> None:

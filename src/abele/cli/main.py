@@ -21,6 +21,7 @@ from abele.cli.plan import plan_app
 from abele.cli.plan_sparse import sparse_matmul
 from abele.cli.report import report
 from abele.cli.run import run
+from abele.cli.serve import serve_command
 from abele.cli.systems import systems
 from abele.cli.validate import validate
 from abele.cli.view import view
@@ -50,6 +51,7 @@ app.command("onnx")(onnx_command)
 app.add_typer(cache_app, name="cache")
 app.command()(validate)
 app.command()(view)
+app.command("serve")(serve_command)
 app.command(context_settings={"ignore_unknown_options": True})(debug)
 app.command(context_settings={"allow_interspersed_args": False})(run)
 

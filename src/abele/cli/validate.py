@@ -40,6 +40,12 @@ def validate(
         Path | None,
         typer.Option(help="CSV of sparse products: m, k, n, density, block, mode, …; alone, these and nothing else."),
     ] = None,
+    llm: Annotated[
+        Path | None,
+        typer.Option(
+            help="CSV of language models' rates: source, chip, workload, setting, …; alone, these and nothing else."
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the page and its pictures into this folder.")] = None,
     jobs: Annotated[
         int | None,
@@ -54,12 +60,12 @@ def validate(
 
     Exit status 1 when a comparison does not keep to what is asked of it, or an operator cannot be built.
     """
-    for file in (operators, silicon, packing, sparse):
+    for file in (operators, silicon, packing, sparse, llm):
         if file is not None and not file.is_file():
             raise InvalidOptionError(f"there is no file {file}")
     progress = console(progress_only=True)
     alone = (
-        (training or packing is not None or sparse is not None)
+        (training or any(file is not None for file in (packing, sparse, llm)))
         and operators is None
         and silicon is None
         and out is None
@@ -91,15 +97,26 @@ def validate(
         compared, left_out = compare_sparse(sparse, jobs=jobs or os.cpu_count() or 1, console=progress)
         found += compared
         failures += left_out
+    remarks: tuple[str, ...] = ()
+    if llm is not None:
+        from abele.validation.llm import compare as compare_llm
+
+        with progress.status("") as status:
+            compared, left_out, remarks = compare_llm(llm, progress=status.update)
+        found += compared
+        failures += left_out
     if out is not None:
         from abele.validation.page import write_page
 
         files = write_page(found, out, failures=failures)
         progress.print(f"written: {', '.join(str(file) for file in files)}", style="dim")
     if json:
-        print_json({"comparisons": [c.to_json() for c in found], "failures": list(failures), "runs": runs})
+        data = {"comparisons": [c.to_json() for c in found], "failures": list(failures), "runs": runs}
+        print_json(data | ({"remarks": list(remarks)} if remarks else {}))
     else:
         show(found, failures, console())
+        for remark in remarks:
+            console().print(Text(remark, style="dim"))
     if failures or not all(c.holds for c in found):
         raise typer.Exit(1)
 

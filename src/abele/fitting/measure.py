@@ -167,14 +167,14 @@ def _measured(segment: SegmentNetwork, settings: Settings, progress: Progress) -
     marked = replace(net, ops=tuple(map(_marked, net.ops)))
     program = lower_network(marked, graph, schedule, groups, planning=settings.planning, modes=settings.modes)
     run = compile_program(graph, program.program, allow_out_of_memory=True, progress=progress)
-    memory, none = _categories(run), np.zeros(graph.system.ipu.num_tiles, np.int64)
+    memory, none = bytes_by_category(run), np.zeros(graph.system.ipu.num_tiles, np.int64)
     forward, backward, update = _cycles(run)
     apart = _apart(run)
     entering = [v for v in segment.forward.inputs if not v.name.startswith(CROSSING)]
     leaving = segment.forward.outputs[: segment.num_results] if segment.training is None else ()
     state, saved = _state(program), _saved(net)
-    held = _bytes_of(run, (v for of in state.values() for v in of))
-    sums = _bytes_of(run, (v for v in graph.variables if v.name.endswith("/accumulator")))
+    held = bytes_of_variables(run, (v for of in state.values() for v in of))
+    sums = bytes_of_variables(run, (v for v in graph.variables if v.name.endswith("/accumulator")))
     return SegmentCosts(
         forward_cycles=forward,
         backward_cycles=backward,
@@ -183,7 +183,7 @@ def _measured(segment: SegmentNetwork, settings: Settings, progress: Progress) -
         accumulators=sums,
         state=held,
         code=sum((memory[name] for name in _CODE), none),
-        code_again=memory["vertex_state"] + memory["control_code"] + _registers(run, range(len(run.plan))),
+        code_again=memory["vertex_state"] + memory["control_code"] + exchange_registers(run, range(len(run.plan))),
         forward_again=_forward_again(run),
         vertex_code=memory["vertex_code"],
         overhead=memory["stacks"] + memory["stream_buffers"],
@@ -228,7 +228,7 @@ def _is_forward(run: Executable) -> npt.NDArray[np.bool_]:
     """True for the steps of the forward pass, whose names :func:`_marked` made."""
     passes = [name.partition("/")[0] for name in run.report.steps["name"]]
     found = np.array([name == Stage.FORWARD.name.lower() for name in passes], dtype=bool)
-    if not _meets_replicas(run).any():
+    if not meets_replicas(run).any():
         return found
     # Copies between replicas and around them have other names, and belong to the step behind them.
     marked = np.array([name.upper() in Stage.__members__ for name in passes], dtype=bool)
@@ -236,7 +236,7 @@ def _is_forward(run: Executable) -> npt.NDArray[np.bool_]:
     return found[np.minimum.accumulate(behind[::-1])[::-1]]
 
 
-def _meets_replicas(run: Executable) -> npt.NDArray[np.bool_]:
+def meets_replicas(run: Executable) -> npt.NDArray[np.bool_]:
     """True for the steps that copy between replicas."""
     meets = np.array([isinstance(s.node, CrossReplicaCopy | CrossReplicaExchange) for s in run.plan], dtype=bool)
     superstep = np.asarray(run.report.steps["superstep"])
@@ -246,7 +246,7 @@ def _meets_replicas(run: Executable) -> npt.NDArray[np.bool_]:
 def _apart(run: Executable) -> list[tuple[int, int] | None]:
     """Cycles of a micro-batch, forward and backward, before other replicas are first met and after they last are."""
     total, batch, forward = _by_step(run)
-    meets, found = _meets_replicas(run), list[tuple[int, int] | None]()
+    meets, found = meets_replicas(run), list[tuple[int, int] | None]()
     for own in (batch & forward, batch & ~forward):
         at = np.flatnonzero(meets & own)
         ends = (own[: at[0]] * total[: at[0]], own[at[-1] + 1 :] * total[at[-1] + 1 :]) if len(at) else ()
@@ -259,15 +259,16 @@ def _forward_again(run: Executable) -> Bytes:
     report, forward = run.report, _is_forward(run)
     ops, supersteps = (np.unique(np.asarray(report.steps[name])[forward]) for name in ("op", "superstep"))
     state, control = (report.code_by_tile(name, op=ops) for name in ("vertex_state", "control_code"))
-    return (state + control)[: run.system.ipu.num_tiles] + _registers(run, supersteps)
+    return (state + control)[: run.system.ipu.num_tiles] + exchange_registers(run, supersteps)
 
 
-def _categories(run: Executable) -> dict[str, Bytes]:
+def bytes_by_category(run: Executable) -> dict[str, Bytes]:
+    """Bytes of each tile by category."""
     memory, tiles = run.report.memory, run.system.ipu.num_tiles
     return {name: held[:tiles] for name, held in zip(memory.categories, memory.bytes, strict=True)}
 
 
-def _registers(run: Executable, supersteps: Iterable[int]) -> Bytes:
+def exchange_registers(run: Executable, supersteps: Iterable[int]) -> Bytes:
     """Bytes on each tile of the registers that tell shared exchange programs where their variables begin.
 
     A tile whose program is shorter has another one instead (:class:`~abele.compiler.footprint.ExchangeProgram`).
@@ -299,7 +300,7 @@ def _units(state: Mapping[str, list[Variable]]) -> tuple[int, ...]:
     return tuple(found.values())
 
 
-def _bytes_of(run: Executable, variables: Iterable[Variable]) -> Bytes:
+def bytes_of_variables(run: Executable, variables: Iterable[Variable]) -> Bytes:
     """Bytes of variables on each tile."""
     shares, found = run.memory.shares, np.zeros(run.system.num_tiles, np.int64)
     for variable in variables:

@@ -49,8 +49,12 @@ class DemoSettings:
                 raise InvalidOptionError(f"{name} = {value}: must be at least {least}")
 
 
-def require(*modules: str) -> None:
+def require(*modules: str, extra: str = "demo") -> None:
     """Check that optional packages can be imported.
+
+    Args:
+        modules: Their modules.
+        extra: The extra that brings them.
 
     Raises:
         AbeleError: One of them is missing; the error says what to run.
@@ -61,7 +65,7 @@ def require(*modules: str) -> None:
     if missing:
         raise AbeleError(
             f"this demo needs {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed",
-            remedy="pip install 'abele[demo]'",
+            remedy=f"pip install 'abele[{extra}]'",
         )
 
 

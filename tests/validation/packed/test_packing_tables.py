@@ -171,6 +171,7 @@ def _results(net: Network, given: dict[str, np.ndarray]) -> list[float]:
 
 
 @pytest.mark.slow
+@pytest.mark.rest
 def test_realised__small_bert__is_factor_over_one_plus_overhead() -> None:
     histogram = SizeHistogram.of(np.arange(40, 513))
     rows = [
