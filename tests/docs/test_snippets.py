@@ -19,7 +19,7 @@ from support.pages import ROOT, blocks, names_without_import, pages_with, run_pa
 QUOTING = ROOT / "docs" / "examples"
 """Pages that quote scripts; the tests of the examples run them and hold the quotes to them."""
 RUN = [page for page in pages_with("python") if page.parent != QUOTING]
-LONG = ("demo", "validate", "debug", "fit", "run", "view")
+LONG = ("demo", "validate", "debug", "fit", "run", "serve", "view")
 """Commands of Abele that take long, stand for a session, or take a program: they have tests of their own."""
 
 

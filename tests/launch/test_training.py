@@ -81,6 +81,7 @@ def test_training__that_goes_wrong_in_one_rank__ends_in_all_and_says_where(run: 
 
 
 @needs_mpi
+@pytest.mark.rest
 def test_checkpoint__after_half_of_the_updates__goes_on_to_the_bits_of_all(run: Run, tmp_path: Path) -> None:
     straight = told(run("-n", 1, "--replicas", 4, TRAIN, "--updates", 6), 0)
     for first, seconds in ((2, (2, 1)), (1, (2,))):

@@ -55,7 +55,7 @@ def test_model__three_steps__trains_as_in_pytorch(entry):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("entry", PACKAGED, ids=lambda e: e.name)
+@pytest.mark.parametrize("entry", sweeps.sampled(PACKAGED, 8), ids=lambda e: e.name)
 def test_model__of_a_package__is_recorded_with_a_loss(entry):
     missing = [package for package in entry.needs if importlib.util.find_spec(package) is None]
     if missing:

@@ -62,6 +62,7 @@ def loss_in_float64(made: Callable[[], Any], start: Any, images: Any, labels: An
 
 
 @pytest.mark.slow
+@pytest.mark.rest
 def test_models__of_applications__take_steps_as_near_float64_as_keras(ipus: Any) -> None:
     rng = np.random.default_rng(0)
     images, labels = rng.normal(size=(4, 32, 32, 3)).astype(np.float32), rng.integers(0, 10, 4)
