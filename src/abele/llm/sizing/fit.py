@@ -19,6 +19,7 @@ from abele.llm.sizing.presets import model_named, num_weights
 from abele.llm.sizing.spread import Costing, DecodeCost, DecodePlan, Workload
 from abele.machine import System, systems
 from abele.session import Settings
+from abele.words import counted
 
 GROUPS = (16, 8, 4, 2, 1)
 """Sizes of groups that are tried."""
@@ -253,17 +254,18 @@ def _nothing_fits(found: DecodeFit) -> FittingError:
     cache = cache_bytes(work, 1) * work.batch
     because = (
         f"weights take {weights / 1e9:,.2f} GB in {work.format} and the cache {cache / 1e9:,.2f} GB; "
-        f"{system.num_ipus} IPUs have {system.memory_bytes / 1e9:,.2f} GB"
+        f"the machine has {system.memory_bytes / 1e9:,.2f} GB in {counted(system.num_ipus, 'IPU')}"
     )
     if answer.misses:
         nearest = answer.misses[0]
         because += f"; the nearest spread, {nearest.plan}, lacks {nearest.fullest.lacking:,} B on its fullest tile"
     needed = -(-(weights + cache) // (0.8 * system.ipu.memory_bytes))
-    remedy = f"{needed:,.0f} IPUs"
+    remedy = counted(int(needed), "IPU")
     if work.batch > 1:
         remedy += ", fewer sequences at a time"
     return FittingError(
-        f"no spread of {found.name} over {system.name} fits {work.batch} sequences of {work.positions:,} positions",
+        f"no spread of {found.name} over {system.name} fits {counted(work.batch, 'sequence')} of {work.positions:,}"
+        " positions",
         because=because,
         remedy=f"{remedy}, a narrower format of weights, or a shorter prompt",
     )
