@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from abele.cli.option_types import BackendOption, QuantiseOption, SystemOption, ThreadsOption, WeightTypeOption
 from abele.cli.output import console, print_json
 
 ABOUT = "Ask SmolLM2, a language model of 135 million parameters, and see what its tokens cost."
@@ -27,17 +28,11 @@ def chat(
     temperature: Annotated[float, typer.Option("--temperature", help="0 takes the likeliest token.")] = 0.0,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the draws.")] = 0,
     positions: Annotated[int, typer.Option("--positions", min=1, help="Longest conversation in tokens.")] = 256,
-    quantise: Annotated[
-        str | None, typer.Option("--quantise", help="int8, int4-32, int4-64, int4-128, f143, or stored.")
-    ] = None,
-    dtype: Annotated[
-        str | None, typer.Option("--dtype", help="float32, float16 or bfloat16; float16, or float32 with eager.")
-    ] = None,
-    backend: Annotated[
-        str, typer.Option("--backend", help="compiled: on the modelled machine; eager: plain PyTorch, not modelled.")
-    ] = "compiled",
-    system: Annotated[str, typer.Option("--system", help="Preset (abele systems) or description file.")] = "bow-2000:1",
-    threads: Annotated[int | None, typer.Option("--threads", help="Host threads; one per core by default.")] = None,
+    quantise: QuantiseOption = None,
+    dtype: WeightTypeOption = None,
+    backend: BackendOption = "compiled",
+    system: SystemOption = "bow-2000:1",
+    threads: ThreadsOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON; progress goes to standard error.")] = False,
 ) -> None:
     """Ask questions, on the terminal where there is one."""

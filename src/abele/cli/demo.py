@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from abele.cli.chat import ABOUT, chat
+from abele.cli.option_types import SystemOption, ThreadsOption
 from abele.cli.output import console, print_json
 from abele.cli.view import serve
 from abele.machine import System
@@ -25,9 +26,7 @@ if TYPE_CHECKING:
 
 demo_app = typer.Typer(help="Train a model for real, and see what the modelled machine would do.", no_args_is_help=True)
 
-SystemOption = Annotated[str, typer.Option("--system", help="Preset (abele systems) or description file.")]
 ReportOption = Annotated[Path | None, typer.Option("--report", help="Write the report to this file.")]
-ThreadsOption = Annotated[int | None, typer.Option("--threads", help="Host threads; one per core by default.")]
 SeedOption = Annotated[int, typer.Option("--seed", help="Seed of weights, dropout, order and simulated data.")]
 EpochsOption = Annotated[int | None, typer.Option("--epochs", help="Passes over the training data.")]
 DumpOption = Annotated[

@@ -11,6 +11,7 @@ import typer
 from rich.text import Text
 
 from abele.cli.fit_onnx import OnnxChoice, is_onnx
+from abele.cli.option_types import SystemOption
 from abele.cli.output import console, print_json
 from abele.errors import InvalidOptionError, MissingPackageError
 
@@ -25,7 +26,7 @@ def fit(
             help="bert-large, bert-base, resnet-50 or gpt2-medium; path/to/file.py:function; or an ONNX file."
         ),
     ],
-    system: Annotated[str, typer.Option("--system", help="Preset (abele systems) or description file.")] = "pod16",
+    system: SystemOption = "pod16",
     batch: Annotated[
         str | None,
         typer.Option("--batch", help="Samples of one update; any number by default. With --decode: 1,8,32."),

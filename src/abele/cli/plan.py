@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from abele.cli.option_types import SystemOption
 from abele.cli.output import console, print_json
 from abele.errors import InvalidOptionError
 from abele.machine import System, systems
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 plan_app = typer.Typer(help="Plan how a product or convolution is cut over the tiles, and why.", no_args_is_help=True)
 
-SystemOption = Annotated[str, typer.Option("--system", help="Preset (abele systems) or description file.")]
 TypeOption = Annotated[str, typer.Option("--type", help="Element type of the operands: half or float.")]
 PartialsOption = Annotated[str | None, typer.Option("--partials", help="Type of partial sums: half or float.")]
 ProportionOption = Annotated[

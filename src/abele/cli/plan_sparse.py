@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from abele.cli.option_types import SystemOption
 from abele.cli.output import console, print_json
 from abele.errors import InvalidOptionError, nearest
 from abele.machine import System, systems
@@ -35,7 +36,7 @@ def sparse_matmul(
     type: Annotated[
         str, typer.Option("--type", help="Element type of the operands: half, float, F143 or F152.")
     ] = "half",
-    system: Annotated[str, typer.Option("--system", help="Preset (abele systems) or description file.")] = "bow",
+    system: SystemOption = "bow",
     proportion: Annotated[
         float | None, typer.Option("--proportion", help="Share of a tile's memory for what is there for a time.")
     ] = None,

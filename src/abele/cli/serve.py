@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from abele.cli.option_types import BackendOption, QuantiseOption, SystemOption, ThreadsOption, WeightTypeOption
 from abele.errors import MissingPackageError
 
 _FORMAT = "%(asctime)s %(message)s"
@@ -24,17 +25,11 @@ def serve_command(
     positions: Annotated[
         int | None, typer.Option("--positions", min=1, help="Longest sequence; 2,048, or the model's context.")
     ] = None,
-    quantise: Annotated[
-        str | None, typer.Option("--quantise", help="int8, int4-32, int4-64, int4-128, f143, or stored.")
-    ] = None,
-    dtype: Annotated[
-        str | None, typer.Option("--dtype", help="float32, float16 or bfloat16; float16, or float32 with eager.")
-    ] = None,
-    backend: Annotated[
-        str, typer.Option("--backend", help="compiled: on the modelled machine; eager: plain PyTorch, not modelled.")
-    ] = "eager",
-    system: Annotated[str, typer.Option("--system", help="Preset (abele systems) or description file.")] = "bow-2000:1",
-    threads: Annotated[int | None, typer.Option("--threads", help="Host threads; one per core by default.")] = None,
+    quantise: QuantiseOption = None,
+    dtype: WeightTypeOption = None,
+    backend: BackendOption = "eager",
+    system: SystemOption = "bow-2000:1",
+    threads: ThreadsOption = None,
     steps: Annotated[int, typer.Option("--steps", min=1, help="Tokens that the device makes per call.")] = 1,
     key: Annotated[
         str | None, typer.Option("--key", envvar="ABELE_SERVE_KEY", help="Key that clients must bring.")
