@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from abele.errors import FileFormatError
-from abele.validation.llm_attention import attention_rows, compare, read_rows
+from abele.validation.llm import read_rows
+from abele.validation.llm_attention import attention_rows, compare
 
 ROW = {
     "source": "here",
     "chip": "Bow IPU 1.85 GHz",
+    "n_chips": "1",
     "workload": "SparQ attention, KV in DDR",
     "setting": "decode attention, batch=1 heads=32 head_dim=128 seq=1024 r=16 k=64",
     "dtype": "fp16",
@@ -59,7 +61,7 @@ def test_attention_rows__of_what_is_no_row__are_refused_by_line(change: dict[str
 def test_read_rows__of_a_file_with_ragged_lines__takes_what_is_there(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text("\ufeff" + ",".join(ROW) + "\n" + ",".join(f'"{v}"' for v in ROW.values()) + ",more,and more\nx\n")
-    (row,) = read_rows(path)
+    (row,) = attention_rows(read_rows(path))
     assert (row.positions, row.components, row.best, row.seconds) == (1024, 16, 64, pytest.approx(396.664e-6))
 
 

@@ -93,7 +93,7 @@ def compare(
         figures = _figures(kind, own, failed, progress)
         if figures:
             found.append(Comparison(kind.key, kind.title, kind.about, tuple(figures), BARS))
-    rest = [row for row in rows if not any(k.takes(row) for k in KINDS) and not llm_attention.attention_rows([row])]
+    rest = [row for row in rows if not any(k.takes(row) for k in KINDS) and not llm_attention.is_attention(row)]
     return found, tuple(failed), tuple(_remarks(rest, taken))
 
 

@@ -10,11 +10,9 @@ ms to choose components and positions; 1.64 ms are published.
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from abele.compiler import compile_program
 from abele.errors import AbeleError, FileFormatError
@@ -127,30 +125,23 @@ def modelled_seconds(row: AttentionRow, system: System) -> float:
     return float(report.seconds(report.cycles().total))
 
 
-def read_rows(path: Path) -> list[AttentionRow]:
-    """Rows of attention on Bow IPUs.
+def attention_rows(table: Iterable[Mapping[str, str]], file: str = "rows") -> list[AttentionRow]:
+    """Rows about attention on Bow IPUs, of the rows of a table by column; others are left out.
 
     Raises:
         FileFormatError: A figure or a size is no number above 0, or one is missing.
     """
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        return attention_rows(csv.DictReader(file, skipinitialspace=True), path.name)
+    return [_row(file, number, fields) for number, fields in enumerate(table, 2) if is_attention(fields)]
 
 
-def attention_rows(table: Iterable[Mapping[str, str | None]], file: str = "rows") -> list[AttentionRow]:
-    """Those of rows by column that are about attention on Bow IPUs; others are left out.
-
-    Raises:
-        FileFormatError: A figure or a size is no number above 0, or one is missing.
-    """
-    return [row for number, fields in enumerate(table, 2) if (row := _row(file, number, fields)) is not None]
+def is_attention(fields: Mapping[str, str]) -> bool:
+    """True for a row about attention on Bow IPUs."""
+    is_known = fields.get("workload", "") in _PROGRAMS and fields.get("metric") == "time per call"
+    return is_known and fields.get("chip", "").startswith("Bow")
 
 
-def _row(file: str, line: int, fields: Mapping[str, str | None]) -> AttentionRow | None:
-    given = {name: (value or "").strip() for name, value in fields.items() if isinstance(value, str | None)}
-    workload, chip = given.get("workload", ""), given.get("chip", "")
-    if workload not in _PROGRAMS or not chip.startswith("Bow") or given.get("metric") != "time per call":
-        return None
+def _row(file: str, line: int, given: Mapping[str, str]) -> AttentionRow:
+    workload = given["workload"]
     sizes = {name: int(number) for name, number in re.findall(r"(\w+)\s*=\s*(\d+)", given.get("setting", ""))}
     dtype, unit = _TYPES.get(given.get("dtype", "")), _UNITS.get(given.get("unit", ""))
     wanted = ["batch", "heads", "head_dim", "seq", *(("r", "k") if "SparQ" in workload else ())]
